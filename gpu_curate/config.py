@@ -1,0 +1,483 @@
+"""The config of a run: pydantic models, defaults, and the one place that reads YAML.
+
+Every key of a recipe is a field here, with its unit and default; the config reference in the README is made from these
+models. Unknown keys are errors. `None` (YAML `null`) switches a thing off; `0.0` is a value.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from gpu_curate.errors import ConfigError
+
+
+class Section(BaseModel):
+    """A section of the config: unknown keys are errors, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# ---------------------------------------------------------------------------------------------------------- sources
+
+
+class RowGroups(Section):
+    """Which row groups of every Parquet file are read: offset, offset + every, ..."""
+
+    every: int = Field(1, ge=1, description="read one row group in so many")
+    offset: int = Field(0, ge=0, description="the first one read")
+
+
+class SourceBase(Section):
+    """What every source has."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", description="name in reports and columns; unique in the config")
+    path: str | list[str] = Field("", description="file, folder, glob or URL, or a list of them; anything fsspec opens")
+    keep_columns: list[str] = Field([], description="columns of the source carried to documents.parquet")
+    group_column: str | None = Field(None, description="column that names the crawl or snapshot, for `scope: group`")
+    max_documents: int | None = Field(None, ge=0, description="read at most so many records, in file order")
+    max_bytes: int | None = Field(None, ge=0, description="stop after the record that passes so many bytes of text")
+    weight: float | None = Field(None, gt=0, description="share of the mixture; see `shards.mixture_tokens`")
+    tokens: int | None = Field(None, gt=0, description="tokens of this source wanted in the shards")
+    storage_options: dict[str, Any] = Field({}, description="passed to fsspec (keys, endpoints)")
+    content_fingerprint: bool = Field(False, description="fingerprint files by content, not by size and mtime")
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.path] if isinstance(self.path, str) else list(self.path)
+
+
+class ParquetSource(SourceBase):
+    """Parquet files with a text column. Only the row groups and columns asked for are read."""
+
+    type: Literal["parquet"]
+    text_column: str = Field("text", description="string column that holds the document; dots reach into structs")
+    row_groups: RowGroups = Field(RowGroups(), description="sample of row groups")
+
+
+class JsonlSource(SourceBase):
+    """JSON Lines, one object a line, LF or CRLF: .jsonl .json .ndjson, plain, .gz or .zst (multi-member too)."""
+
+    type: Literal["jsonl"]
+    text_column: str = Field("text", description="key that holds the document; dots reach into objects")
+
+
+class TextSource(SourceBase):
+    """Plain text files: one file, one document."""
+
+    type: Literal["text"]
+    encoding: str = Field("utf-8", description="of the files; a file that does not decode is rejected")
+    max_file_bytes: int = Field(64 << 20, gt=0, description="a larger file is rejected")
+
+
+class WikipediaSource(SourceBase):
+    """A MediaWiki XML dump (pages-articles, multistream or not, .bz2 or plain)."""
+
+    type: Literal["wikipedia"]
+    namespaces: list[int] = Field([0], description="namespace numbers kept")
+    keep_tables: bool = Field(False, description="keep the cells of wikitext tables as text")
+
+
+class WarcSource(SourceBase):
+    """WARC, WET and ARC archives (.gz .zst .lz4 plain). HTML goes through the extractor."""
+
+    type: Literal["warc"]
+    extractor: Literal["trafilatura", "resiliparse"] = Field("trafilatura", description="HTML to text")
+    max_html_bytes: int = Field(4 << 20, gt=0, description="a larger body is rejected")
+    max_html_depth: int = Field(512, gt=0, description="a body nested deeper is rejected")
+    timeout_s: float = Field(20.0, gt=0, description="backstop per page; size and depth are the deterministic limits")
+    url_blocklist: list[str] = Field([], description="files of URLs, one a line, to leave out")
+    domain_blocklist: list[str] = Field([], description="files of domains, one a line, to leave out (subdomains too)")
+
+
+class HuggingFaceSource(SourceBase):
+    """A Hugging Face data set by name or local folder."""
+
+    type: Literal["huggingface"]
+    dataset: str = Field(description="hub name or local folder")
+    config: str | None = Field(None, description="configuration (subset) name")
+    split: str = Field("train", description="split name")
+    revision: str | None = Field(None, description="commit, branch or tag")
+    text_column: str = Field("text", description="column that holds the document")
+    row_groups: RowGroups = Field(RowGroups(), description="sample of row groups (direct Parquet only)")
+    streaming: bool = Field(False, description="true: through `datasets`; false: straight from the Parquet files")
+
+
+Source = Annotated[
+    ParquetSource | JsonlSource | TextSource | WikipediaSource | WarcSource | HuggingFaceSource,
+    Field(discriminator="type"),
+]
+
+
+class Reference(Section):
+    """A reference set: benchmarks, a tokenizer's training sample, an older corpus."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", description="name in reports; unique in the config")
+    path: str | list[str] = Field(description="JSONL, JSON, Parquet, text or zip files of them; glob or list")
+    text_fields: list[str] = Field(["text"], description="fields whose texts are items; dots reach into objects")
+    action: Literal["decontaminate", "train_only", "dedup_against"] = Field(description="what a match leads to")
+    ngram_words: int = Field(13, ge=1, description="decontaminate: words per n-gram (Brown et al. 2020, appendix C)")
+    max_coverage: float = Field(
+        0.0,
+        ge=0.0,
+        le=1.0,
+        description="decontaminate: a document is dropped when it holds more than this share of one item's n-grams",
+    )
+    whole_items: bool = Field(False, description="decontaminate: items shorter than ngram_words match as a whole")
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.path] if isinstance(self.path, str) else list(self.path)
+
+
+# --------------------------------------------------------------------------------------------------------- cleaning
+
+
+class Normalize(Section):
+    """Text normalisation; `normalize: null` leaves the text as the source has it."""
+
+    form: Literal["NFC", "NFD", "NFKC", "NFKD"] | None = Field("NFC", description="Unicode normal form")
+
+
+class Language(Section):
+    """Language identification (fastText lid.176)."""
+
+    model: str | None = Field(None, description="path of a fastText model, or `lid.176.ftz` for the packaged one; null: off")
+    keep: list[str] | None = Field(None, description="languages kept (ISO 639-1, -3 or English name); null: score only")
+    min_score: float = Field(0.65, ge=0.0, le=1.0, description="lowest score that counts (FineWeb, section 3.2)")
+    min_chars: int = Field(20, ge=0, description="a text with fewer letters is `unknown`")
+    min_margin: float = Field(0.0, ge=0.0, le=1.0, description="lead over the second language below which it is `unknown`")
+
+
+PiiAction = Literal["off", "count", "replace"]
+
+
+class Pii(Section):
+    """Personal data: per type off, count or replace by a typed placeholder."""
+
+    email: PiiAction = Field("off", description="e-mail addresses")
+    ip: PiiAction = Field("off", description="public IPv4 and IPv6 addresses")
+    phone: PiiAction = Field("off", description="phone numbers")
+    card: PiiAction = Field("off", description="payment card numbers (Luhn)")
+    iban: PiiAction = Field("off", description="IBANs (mod 97)")
+
+
+# ---------------------------------------------------------------------------------------------------------- quality
+# Thresholds of the rules in gpu_curate/quality. Each family: on, off, or a mapping of thresholds. `null` = rule off.
+# QUALITY_MODELS_BEGIN
+
+
+class GopherQuality(Section):
+    """Rae et al. 2021, arXiv:2112.11446, table A1."""
+
+
+class GopherRepetition(Section):
+    """Rae et al. 2021, arXiv:2112.11446, table A1."""
+
+
+class C4(Section):
+    """Raffel et al. 2020, arXiv:1910.10683, section 2.2."""
+
+
+class FineWeb(Section):
+    """Penedo et al. 2024, arXiv:2406.17557, section 3.6."""
+
+
+# QUALITY_MODELS_END
+
+_FAMILIES = {"gopher_quality": GopherQuality, "gopher_repetition": GopherRepetition, "c4": C4, "fineweb": FineWeb}
+
+
+class Quality(Section):
+    """Rule families; scores are always stored, a family that is off removes nothing."""
+
+    gopher_quality: GopherQuality | None = Field(None, description="on, off, or thresholds")
+    gopher_repetition: GopherRepetition | None = Field(None, description="on, off, or thresholds")
+    c4: C4 | None = Field(None, description="on, off, or thresholds")
+    fineweb: FineWeb | None = Field(None, description="on, off, or thresholds")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_off(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        words = {True: {}, "on": {}, False: None, "off": None}
+        return {k: words[v] if isinstance(v, bool | str) and v in words else v for k, v in value.items()}
+
+
+# ------------------------------------------------------------------------------------------------------------ dedup
+
+
+class Fuzzy(Section):
+    """MinHash LSH: two documents of shingle Jaccard similarity s share a bucket with probability 1-(1-s^rows)^bands."""
+
+    shingle_words: int = Field(5, ge=1, le=32, description="words per shingle")
+    num_bands: int = Field(14, ge=1, description="bands; FineWeb, section 3.4")
+    rows_per_band: int = Field(8, ge=1, description="signature rows per band")
+    num_hashes: int | None = Field(None, ge=1, description="num_bands x rows_per_band; may be given as a check")
+    seed: int = Field(42, ge=0, description="of the permutations and the survivor rule")
+    family: Literal["affine", "fmix64"] = Field("affine", description="permutation family")
+    scope: Literal["global", "group"] = Field("global", description="`group`: only within a source's group_column")
+    verify: Literal["none", "signature", "exact"] = Field("none", description="check of a candidate pair")
+    threshold: float = Field(0.7, ge=0.0, le=1.0, description="with verify: Jaccard similarity an edge needs")
+    keep: str = Field(
+        "random",
+        pattern=r"^(random|first|longest|highest:[a-z0-9_]+)$",
+        description="survivor of a component: random (content keyed), first, longest, highest:SCORE",
+    )
+    max_source_share: float = Field(
+        0.8, ge=0.0, le=1.0, description="warn when more than this share of a source is removed as duplicates"
+    )
+    components: Literal["auto", "scipy", "curator"] = Field(
+        "auto", description="who builds components from edges: union-find/SciPy on the CPU, NeMo Curator on GPUs"
+    )
+
+    @model_validator(mode="after")
+    def _hashes_fit(self) -> Fuzzy:
+        need = self.num_bands * self.rows_per_band
+        if self.num_hashes is not None and self.num_hashes != need:
+            raise ValueError(
+                f"num_bands={self.num_bands} x rows_per_band={self.rows_per_band} needs num_hashes={need}, "
+                f"got {self.num_hashes}; set num_hashes: {need} or leave it out"
+            )
+        return self
+
+
+class Dedup(Section):
+    """Duplicate removal."""
+
+    exact: bool | Literal["compare"] = Field(True, description="by xxh3-128 of the text; `compare` also compares the text")
+    fuzzy: Fuzzy | None = Field(Fuzzy(), description="null: off")
+
+
+# ----------------------------------------------------------------------------------------------------------- output
+
+
+class TrainTokenizer(Section):
+    """Train a byte-level BPE on the run's own documents."""
+
+    vocab_size: int = Field(32768, ge=257, description="entries, the EOT token among them")
+    max_bytes: int = Field(64 << 20, gt=0, description="bytes of text it is trained on, drawn by content hash")
+
+
+class Tokenizer(Section):
+    """Which tokenizer, and the end-of-text token that follows every document."""
+
+    path: str | None = Field(None, description="a tokenizer.json, a hub name, or tiktoken:NAME")
+    train: TrainTokenizer | None = Field(None, description="or train one on the documents of the run")
+    eot: str | int = Field("<|endoftext|>", description="token (text or id) that ends every document")
+    library: Literal["auto", "gigatoken", "snaptokens", "tokenizers", "tiktoken"] = Field(
+        "auto", description="auto: the fastest installed one whose ids equal the reference on a probe set"
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Tokenizer:
+        if (self.path is None) == (self.train is None):
+            raise ValueError("give exactly one of `path` and `train`")
+        return self
+
+
+class Validation(Section):
+    """The validation split: the lowest shuffle keys, whole documents."""
+
+    tokens: int = Field(15_000_000, ge=0, description="tokens wanted; the document that passes it is the last")
+    bound: str | None = Field(None, pattern=r"^[0-9a-f]{16}$", description="pin the split: manifest.json's split bound")
+
+
+class Shards(Section):
+    """The output."""
+
+    format: Literal["llmc", "nanogpt", "megatron"] = Field("llmc", description="file format of the shards")
+    tokens_per_shard: int = Field(100_000_000, ge=1, lt=1 << 31, description="the last shard may be shorter")
+    shuffle_seed: int = Field(1337, ge=0, description="of the content-keyed shuffle")
+    validation: Validation = Field(Validation(), description="held-out split")
+    mixture_tokens: int | None = Field(None, gt=0, description="tokens in all that `weight`s share out")
+    max_epochs: float = Field(4.0, gt=0, description="most times a source may be repeated to reach its share")
+
+
+class Run(Section):
+    """How it runs; nothing here changes a byte of the output."""
+
+    backend: Literal["auto", "cpu", "gpu"] = Field("auto", description="where documents are put")
+    engine: str = Field("local", description="local, dask, dask-cuda, or a dask scheduler address (tcp://...)")
+    workers: int | None = Field(None, ge=1, description="worker processes; null: one per core")
+    partition_bytes: int = Field(268_435_456, ge=1 << 16, description="bytes of text per partition")
+    strict: bool = Field(False, description="a rejected record stops the run")
+
+
+class Config(Section):
+    """A recipe."""
+
+    sources: list[Source] = Field(min_length=1, description="what is read")
+    normalize: Normalize | None = Field(Normalize(), description="null: off")
+    language: Language = Field(Language(), description="language identification")
+    pii: Pii = Field(Pii(), description="personal data")
+    quality: Quality = Field(Quality(), description="filters")
+    dedup: Dedup = Field(Dedup(), description="duplicates")
+    references: list[Reference] = Field([], description="reference sets")
+    tokenizer: Tokenizer = Field(description="required: `path` or `train`")
+    min_tokens: int = Field(64, ge=0, description="a shorter document is dropped (too_few_tokens)")
+    shards: Shards = Field(Shards(), description="output")
+    run: Run = Field(Run(), description="execution")
+
+    @field_validator("sources")
+    @classmethod
+    def _unique_sources(cls, sources: list[SourceBase]) -> list[SourceBase]:
+        _unique("sources", [s.name for s in sources])
+        return sources
+
+    @field_validator("references")
+    @classmethod
+    def _unique_references(cls, references: list[Reference]) -> list[Reference]:
+        _unique("references", [r.name for r in references])
+        return references
+
+    @model_validator(mode="after")
+    def _groups(self) -> Config:
+        if self.dedup.fuzzy is not None and self.dedup.fuzzy.scope == "group":
+            missing = [s.name for s in self.sources if s.group_column is None]
+            if missing:
+                raise ValueError(f"dedup.fuzzy.scope: group needs group_column in every source, missing in {missing}")
+        return self
+
+
+def _unique(key: str, names: list[str]) -> None:
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise ValueError(f"two entries of {key} are named {twice[0]!r}; names must differ")
+
+
+# ---------------------------------------------------------------------------------------------------------- loading
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 as PyYAML reads it, but a key given twice is an error, `on`/`off` included."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise ConfigError(f"{self.name}: line {key_node.start_mark.line + 1}: key {key!r} is given twice")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Config:
+    """Read a recipe.
+
+    Args:
+        path: YAML file.
+        overrides: "key.path=value" strings, value in YAML ("sources.0.max_documents=100").
+    Raises:
+        ConfigError: the file is missing or not YAML, or a key or value is wrong; names file, key, value and remedy.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as e:
+        raise ConfigError(f"config {file}: no such file") from e
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"config {file}: {e}") from e
+    try:
+        loader = _Loader(text)
+        loader.name = str(file)
+        data = loader.get_single_data()
+    except yaml.YAMLError as e:
+        raise ConfigError(f"config {file}: not YAML: {' '.join(str(e).split())}") from e
+    if not isinstance(data, dict):
+        raise ConfigError(f"config {file}: expected a mapping of keys, got {type(data).__name__}")
+    for override in overrides or []:
+        _override(data, override)
+    return parse(data, str(file))
+
+
+def parse(data: dict[str, Any], origin: str = "config") -> Config:
+    """A Config from plain data; `origin` names it in errors."""
+    try:
+        return Config.model_validate(data)
+    except ValidationError as e:
+        raise ConfigError("\n".join(f"{origin}: {_explain(err)}" for err in e.errors())) from e
+
+
+def _override(data: dict[str, Any], text: str) -> None:
+    key, eq, value = text.partition("=")
+    if not eq or not key:
+        raise ConfigError(f"--set {text}: expected key.path=value")
+    try:
+        parsed = yaml.safe_load(value)
+    except yaml.YAMLError as e:
+        raise ConfigError(f"--set {text}: the value is not YAML") from e
+    node: Any = data
+    *parents, last = key.split(".")
+    for part in parents:
+        if isinstance(node, list):
+            node = node[_index(node, part, text)]
+        else:
+            if not isinstance(node.get(part), dict | list):
+                node[part] = {}
+            node = node[part]
+    if isinstance(node, list):
+        node[_index(node, last, text)] = parsed
+    else:
+        node[last] = parsed
+
+
+def _index(node: list[Any], part: str, text: str) -> int:
+    names = [entry.get("name") if isinstance(entry, dict) else None for entry in node]
+    if part in names:  # sources.edu.path reads better than sources.0.path
+        return names.index(part)
+    if not re.fullmatch(r"\d+", part) or int(part) >= len(node):
+        raise ConfigError(f"--set {text}: {part!r} is neither an index below {len(node)} nor a name in the list")
+    return int(part)
+
+
+_TAGS = {"parquet", "jsonl", "text", "wikipedia", "warc", "huggingface"}
+
+
+def _explain(err: Any) -> str:
+    """One pydantic error as `key: what, got value`."""
+    where = ".".join(str(part) for part in err["loc"] if part not in _TAGS)
+    if err["type"] == "extra_forbidden":
+        return f"{where}: unknown key{_near(err)}"
+    if err["type"] == "missing":
+        return f"{where}: missing"
+    got = err["input"]
+    shown = "" if isinstance(got, dict | list | BaseModel) else f", got {got!r}"
+    message = err["msg"].removeprefix("Value error, ")
+    return f"{where + ': ' if where else ''}{message[0].lower() + message[1:]}{shown}"
+
+
+def _near(err: Any) -> str:
+    """A suggestion for a misspelt key, from the fields of the section it stands in."""
+    import difflib
+
+    section: Any = Config
+    for part in err["loc"][:-1]:
+        section = _child(section, part)
+        if section is None:
+            return ""
+    close = difflib.get_close_matches(str(err["loc"][-1]), list(section.model_fields), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(section.model_fields)})"
+
+
+def _child(section: Any, part: Any) -> Any:
+    by_tag = {m.model_fields["type"].annotation.__args__[0]: m for m in SourceBase.__subclasses__()}
+    if isinstance(part, int):
+        return section
+    if part in by_tag:
+        return by_tag[part]
+    if section is None or part not in getattr(section, "model_fields", {}):
+        return None
+    if part == "sources":
+        return Config
+    if part == "references":
+        return Reference
+    annotation = section.model_fields[part].annotation
+    options = [annotation, *getattr(annotation, "__args__", ())]
+    return next((o for o in options if isinstance(o, type) and issubclass(o, Section)), None)

@@ -1,0 +1,48 @@
+"""What can go wrong, and what the runner does about it.
+
+    GpuCurateError
+    ├── ConfigError      the run never starts: a key, a value, a path or a tool is wrong
+    ├── InputError       one record is wrong: it goes to rejects, the run goes on (strict: the run stops)
+    ├── CorruptError     a published file differs from its receipt: it is discarded and made again
+    ├── RetryableError   the same task may succeed if tried again (a network hiccup)
+    ├── DeviceError      the GPU failed or is full: the batch is split, then run by the CPU twin
+    └── FatalError       the run stops; nothing half-written stays under a final name
+
+A message says what, the value, where, and what would do; `hint` is one more line.
+"""
+
+
+class GpuCurateError(Exception):
+    """Base of every error this package raises on purpose."""
+
+    def __init__(self, message: str, hint: str | None = None):
+        super().__init__(message, hint)  # both in args, so that the error survives pickling between processes
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
+
+
+class ConfigError(GpuCurateError):
+    pass
+
+
+class InputError(GpuCurateError):
+    pass
+
+
+class CorruptError(GpuCurateError):
+    pass
+
+
+class RetryableError(GpuCurateError):
+    pass
+
+
+class DeviceError(GpuCurateError):
+    pass
+
+
+class FatalError(GpuCurateError):
+    pass

@@ -1,0 +1,55 @@
+"""Readers: each turns one kind of file into the same stream of records.
+
+A reader is a module with one class that follows `Reader`. It knows a file format and nothing of partitions, stages or
+engines. What it cannot read becomes a `Reject`, what it leaves out on purpose a `Skip`; both are counted, neither stops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+
+class Split(NamedTuple):
+    """A part of one file that one worker reads: what `start` and `stop` count is the reader's own affair."""
+
+    path: str
+    start: int  # row group, byte, or 0
+    stop: int  # -1: to the end of the file
+    first_row: int  # row of the first record in this split; rows number every record of the file, good or bad
+    nbytes: int  # estimate of the text in it, for cutting partitions
+
+
+class Record(NamedTuple):
+    """One document as read. `text` may hold lone surrogates; normalising or the stage replaces them by U+FFFD."""
+
+    row: int
+    text: str
+    columns: Mapping[str, Any] = {}  # what `keep_columns`, `group_column` or the format itself gives (url, title, ...)
+
+
+class Reject(NamedTuple):
+    """A record that could not be read."""
+
+    row: int | None
+    offset: int | None  # byte offset in the (decompressed) file
+    reason: str
+    head: bytes = b""  # first 200 bytes
+
+
+class Skip(NamedTuple):
+    """A record that is left out on purpose (a redirect page, a WARC request). Counted under `reason`, not stored."""
+
+    reason: str
+
+
+class Reader(Protocol):
+    """What every reader offers. Constructed from its section of the config; picklable; opens nothing until asked."""
+
+    def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
+        """How the file at `path` (of `size` bytes) is read by several workers, in order. Reads headers at most."""
+        ...
+
+    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+        """The records of one split in file order. The same records, whatever the splits."""
+        ...
