@@ -1,0 +1,112 @@
+"""Word n-grams that documents share with reference items (benchmark questions): contamination.
+
+An n-gram of n words is hashed like a shingle of n words (`gpu_curate.ops.minhash`, rule 1). An item of W words has its
+W - n + 1 n-grams; with fewer than n words it has none, or with `whole_items` one n-gram of all its words, which is looked
+for in documents at that width. An item without words has none. A document has the n-grams of every width in the index.
+
+Source: 13-grams: Brown et al. 2020, arXiv:2005.14165, appendix C.
+Deviates: coverage is per item (the share of one item's distinct n-grams that a document holds), no n-gram is discarded as
+too frequent, and nothing is cut out of a document.
+
+# I items, G distinct n-grams of all items, E (n-gram, item) memberships, N documents, M hits
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_curate.document import TextColumn, is_cupy
+from gpu_curate.errors import ConfigError
+
+MAX_NGRAM_WORDS = 256
+
+
+@dataclass(frozen=True)
+class NgramIndex:
+    """Distinct n-grams of a set of items and whom they belong to. Host arrays; build one with `NgramIndex.build`.
+
+    Attributes:
+        gram_G: uint64, sorted, distinct: the n-gram hashes.
+        item_offsets: int64 of G + 1; n-gram g is in items item_E[item_offsets[g] : item_offsets[g + 1]].
+        item_E: int64, increasing within an n-gram.
+        item_grams_I: int32, distinct n-grams of each item (0: the item can never be hit).
+        width_K: int64, sorted, distinct: numbers of words that n-grams of the index have.
+        filter_bits: log2 of the size of the filter in bits.
+        filter: uint64; bit (hash >> (64 - filter_bits)) is set for every n-gram, about 1 in 16 are set.
+        directory: int64 of 2^(filter_bits - 4) + 1; n-grams whose hash has those top filter_bits - 4 bits equal to p are
+            gram_G[directory[p] : directory[p + 1]].
+    """
+
+    gram_G: np.ndarray
+    item_offsets: np.ndarray
+    item_E: np.ndarray
+    item_grams_I: np.ndarray
+    width_K: np.ndarray
+    filter_bits: int
+    filter: np.ndarray
+    directory: np.ndarray
+
+    @classmethod
+    def build(
+        cls, items: TextColumn, n: int = 13, whole_items: bool = False
+    ) -> NgramIndex:
+        """Index the n-grams of items.
+
+        Args:
+            items: I texts on the host, any bytes.
+            n: words per n-gram, 1..256.
+            whole_items: items of fewer than n words count as one n-gram of all their words.
+        Raises:
+            ConfigError: n out of range.
+        Memory: about 60 bytes an n-gram.
+        """
+        if not 1 <= n <= MAX_NGRAM_WORDS:
+            raise ConfigError(
+                f"ngram_words={n}: an n-gram has 1 to {MAX_NGRAM_WORDS} words"
+            )
+        from gpu_curate.ops.ngrams import cpu
+
+        return cpu.build(items, n, whole_items)
+
+    @property
+    def num_items(self) -> int:
+        return len(self.item_grams_I)
+
+
+def probe(text: TextColumn, index: NgramIndex) -> tuple[Any, Any]:
+    """Which n-grams of the index each document holds.
+
+    Args:
+        text: N documents, any bytes.
+    Returns:
+        doc_M, gram_M: int64, every (document, position in index.gram_G) once, sorted by document, then position.
+    Memory: 16 bytes a hit, 8 an n-gram of the index, plus scratch that does not depend on the text.
+    """
+    if text.on_gpu:
+        from gpu_curate.ops.ngrams import gpu as twin
+    else:
+        from gpu_curate.ops.ngrams import cpu as twin
+    return twin.probe(text, index)
+
+
+def coverage(
+    hits: tuple[Any, Any], index: NgramIndex, n_docs: int
+) -> tuple[Any, Any, Any]:
+    """How much of its best item each document holds.
+
+    Args:
+        hits: (doc_M, gram_M) as `probe` returns them.
+        n_docs: N.
+    Returns:
+        coverage_N: float32, 0..1, the largest share of one item's distinct n-grams found; 0.0 without a hit.
+        item_N: int64, that item, the lowest number among equals; -1 without a hit.
+        hits_N: int32, distinct n-grams of the index found in the document.
+    """
+    if is_cupy(hits[0]):
+        from gpu_curate.ops.ngrams import gpu as twin
+    else:
+        from gpu_curate.ops.ngrams import cpu as twin
+    return twin.coverage(hits, index, n_docs)
