@@ -142,16 +142,21 @@ class Normalize(Section):
     """Text normalisation; `normalize: null` leaves the text as the source has it."""
 
     form: Literal["NFC", "NFD", "NFKC", "NFKD"] | None = Field("NFC", description="Unicode normal form")
+    keep_indentation: bool = Field(False, description="keep the blanks that start a line (source code)")
 
 
 class Language(Section):
     """Language identification (fastText lid.176)."""
 
-    model: str | None = Field(None, description="path of a fastText model, or `lid.176.ftz` for the packaged one; null: off")
+    model: str | None = Field(
+        None, description="path of a fastText model, or `lid.176.ftz` for the packaged one; null: off"
+    )
     keep: list[str] | None = Field(None, description="languages kept (ISO 639-1, -3 or English name); null: score only")
     min_score: float = Field(0.65, ge=0.0, le=1.0, description="lowest score that counts (FineWeb, section 3.2)")
     min_chars: int = Field(20, ge=0, description="a text with fewer letters is `unknown`")
-    min_margin: float = Field(0.0, ge=0.0, le=1.0, description="lead over the second language below which it is `unknown`")
+    min_margin: float = Field(
+        0.0, ge=0.0, le=1.0, description="lead over the second language below which it is `unknown`"
+    )
 
 
 PiiAction = Literal["off", "count", "replace"]
@@ -251,7 +256,9 @@ class Fuzzy(Section):
 class Dedup(Section):
     """Duplicate removal."""
 
-    exact: bool | Literal["compare"] = Field(True, description="by xxh3-128 of the text; `compare` also compares the text")
+    exact: bool | Literal["compare"] = Field(
+        True, description="by xxh3-128 of the text; `compare` also compares the text"
+    )
     fuzzy: Fuzzy | None = Field(Fuzzy(), description="null: off")
 
 

@@ -1,0 +1,108 @@
+"""Stages: one box of the data flow each. A stage does not know who runs it, or in which process.
+
+A stage that `follows` another box makes one partition for each partition of that box, as soon as it is there. The others
+say in `plan` what their tasks are, once everything they read is complete. Every task is a pure function of the boxes it
+reads and of the config, so running it twice writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from gpu_curate.config import Config
+from gpu_curate.storage import Box
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a task knows of its run. Small and picklable: it travels with every task."""
+
+    run: Path
+    config: Config
+    folders: dict[str, str] = field(default_factory=dict)  # box name → folder of its present fingerprint
+    backend: str = "cpu"
+
+    def box(self, name: str) -> Box:
+        return Box(self.run / self.folders[name])
+
+    def has(self, name: str) -> bool:
+        return name in self.folders
+
+
+class Stage:
+    """Base of the stages: names, what the fingerprint covers, and the three calls of the runner."""
+
+    name: ClassVar[str]
+    follows: ClassVar[str | None] = None  # the box whose partitions it follows one to one
+    reads: ClassVar[tuple[str, ...]] = ()  # boxes that must be complete before its first task
+    code: ClassVar[tuple[str, ...]] = ()  # modules and packages below gpu_curate whose source it depends on
+    on_device: ClassVar[bool] = False  # has a GPU twin
+
+    def active(self, config: Config) -> bool:
+        """False if this config has no use for the box."""
+        return True
+
+    def settings(self, config: Config) -> Any:
+        """The part of the config that its output depends on, as plain data."""
+        return None
+
+    def libraries(self, config: Config) -> tuple[str, ...]:
+        """Distributions whose version its output depends on."""
+        return ()
+
+    def plan(self, context: Context) -> dict[str, Any]:
+        """Partition name → what `run` is told, for a stage that follows no other."""
+        raise NotImplementedError
+
+    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+        """Make one partition and commit its receipt; returns the receipt."""
+        raise NotImplementedError
+
+    def finish(self, context: Context) -> None:
+        """Called once every partition is there."""
+
+
+class Stopwatch:
+    """Wall and CPU seconds since it was made, for a receipt."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def facts(self) -> dict[str, float]:
+        return {
+            "seconds": round(time.perf_counter() - self._wall, 6),
+            "cpu_seconds": round(time.process_time() - self._cpu, 6),
+        }
+
+
+def all_stages() -> list[Stage]:
+    """Every stage, in the order of the data flow."""
+    from gpu_curate.stages.contamination import Contamination
+    from gpu_curate.stages.decisions import Decisions
+    from gpu_curate.stages.documents import Documents
+    from gpu_curate.stages.duplicates import Duplicates
+    from gpu_curate.stages.references import References, ReferenceSignatures
+    from gpu_curate.stages.scores import Scores
+    from gpu_curate.stages.shards import Shards
+    from gpu_curate.stages.signatures import Signatures
+    from gpu_curate.stages.tokenizer import TrainedTokenizer
+    from gpu_curate.stages.tokens import Tokens
+
+    kinds: list[Callable[[], Stage]] = [
+        Documents,
+        References,
+        Signatures,
+        ReferenceSignatures,
+        Scores,
+        Contamination,
+        TrainedTokenizer,
+        Tokens,
+        Duplicates,
+        Decisions,
+        Shards,
+    ]
+    return [kind() for kind in kinds]

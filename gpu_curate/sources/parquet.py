@@ -1,0 +1,157 @@
+"""Parquet: row groups and columns, only those asked for, from disk or over the network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gpu_curate.config import ParquetSource
+from gpu_curate.errors import ConfigError
+from gpu_curate.sources import Record, Reject, Skip, Split
+from gpu_curate.sources.files import is_remote, open_raw
+
+_BATCH_ROWS = 1024
+HEAD_BYTES = 200
+
+
+class ParquetReader:
+    """Reads a string column (or UTF-8 bytes) and the columns kept, row group by row group.
+
+    A row is its number in the whole file, whether or not its row group is sampled. A null text, or bytes that are not
+    UTF-8, reject the row; a page that cannot be read rejects the rest of its row group. Memory: one batch of 1,024 rows.
+    """
+
+    suffixes: tuple[str, ...] = (".parquet", ".pq", ".parq")
+
+    def __init__(self, source: ParquetSource):
+        self.source = source
+        self._keep = dict.fromkeys(
+            [*source.keep_columns, *([source.group_column] if source.group_column else [])]
+        )  # in order, once each
+
+    def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
+        """One or more row groups of at most `max_bytes` of text each. Reads the footer.
+
+        Raises:
+            ConfigError: the file has no such column; the message names those it has.
+        """
+        try:
+            with open_raw(path, self.source.storage_options) as f:
+                metadata = pq.read_metadata(f)
+        except (pa.ArrowException, OSError) as e:
+            if isinstance(e, FileNotFoundError):
+                raise ConfigError(f"{path}: no such file") from e
+            return [Split(path, 0, -1, 0, 0)]  # read() says what is wrong with it, in rejects
+        text = self._text_leaf(path, metadata)
+        splits: list[Split] = []
+        row = 0
+        pick = self.source.row_groups
+        for group in range(metadata.num_row_groups):
+            info = metadata.row_group(group)
+            rows, nbytes = info.num_rows, info.column(text).total_uncompressed_size
+            if group >= pick.offset and (group - pick.offset) % pick.every == 0 and rows:
+                # adjacent groups only: a Split is one range
+                last = splits[-1] if splits else None
+                if last is not None and last.stop == group and last.nbytes + nbytes <= max_bytes:
+                    splits[-1] = last._replace(stop=group + 1, nbytes=last.nbytes + nbytes)
+                else:
+                    splits.append(Split(path, group, group + 1, row, nbytes))
+            row += rows
+        return splits
+
+    def _text_leaf(self, path: str, metadata: pq.FileMetaData) -> int:
+        names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+        for column in [self.source.text_column, *self._keep]:
+            if not any(n == column or n.startswith(column + ".") for n in names):
+                raise ConfigError(
+                    f"source {self.source.name}: {path} has no column {column!r} (it has {', '.join(names[:20])})"
+                )
+        if self.source.text_column not in names:
+            raise ConfigError(f"source {self.source.name}: {path}: column {self.source.text_column!r} is not a string")
+        leaf = names.index(self.source.text_column)
+        kind = metadata.schema.column(leaf).physical_type
+        if kind not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"):
+            raise ConfigError(
+                f"source {self.source.name}: {path}: column {self.source.text_column!r} is {kind}, not a string"
+            )
+        return leaf
+
+    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+        row = split.first_row
+        try:
+            with open_raw(split.path, self.source.storage_options) as f:
+                file = pq.ParquetFile(f, pre_buffer=is_remote(split.path), buffer_size=1 << 20)
+                if file.metadata.num_rows == 0:
+                    yield Skip("empty_file")
+                    return
+                self._text_leaf(split.path, file.metadata)
+                stop = split.stop if split.stop >= 0 else file.metadata.num_row_groups
+                for group in range(split.start, stop):
+                    first = row
+                    row += file.metadata.row_group(group).num_rows
+                    yield from self._row_group(file, group, first)
+        except (pa.ArrowException, OSError, OverflowError) as e:
+            yield Reject(row, None, f"unreadable: {_one_line(e)}")
+
+    def _row_group(self, file: pq.ParquetFile, group: int, row: int) -> Iterator[Record | Reject | Skip]:
+        columns = [self.source.text_column, *self._keep]
+        try:
+            for batch in file.iter_batches(_BATCH_ROWS, [group], columns=columns, use_threads=False):
+                texts = _leaf(batch, self.source.text_column)
+                kept = [(name, _leaf(batch, name).to_pylist()) for name in self._keep]
+                for i, text in enumerate(_texts(texts)):
+                    if isinstance(text, str):
+                        yield Record(row, text, {name: values[i] for name, values in kept})
+                    elif text is None:
+                        yield Reject(row, None, f"{self.source.text_column!r} is null")
+                    else:
+                        yield Reject(row, None, "not UTF-8", text[:HEAD_BYTES])
+                    row += 1
+        except (pa.ArrowException, OSError) as e:
+            yield Reject(row, None, f"row group {group} unreadable from row {row}: {_one_line(e)}")
+
+
+def _one_line(e: BaseException) -> str:
+    return " ".join(str(e).split())[:300]
+
+
+def _leaf(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """A column by name, or through structs by a dotted name."""
+    if name in batch.schema.names:
+        return batch.column(name)
+    head, *rest = name.split(".")
+    column = batch.column(head)
+    for part in rest:
+        column = pc.struct_field(column, part)
+    return column
+
+
+def _texts(array: pa.Array) -> list[Any]:
+    """str, None for null, or the bytes of a value that is not UTF-8."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
+        try:
+            return array.to_pylist()
+        except UnicodeDecodeError:  # Arrow does not check what a file calls UTF-8
+            array = array.cast(pa.large_string()).view(pa.large_binary())
+    values: list[Any] = array.to_pylist()
+    for i, value in enumerate(values):
+        if isinstance(value, bytes):
+            try:
+                values[i] = value.decode("utf-8")
+            except UnicodeDecodeError:
+                pass
+    return values
+
+
+def scalar_text(value: Any) -> str | None:
+    """A kept value as a string column holds it: strings as they are, the rest as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

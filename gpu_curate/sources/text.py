@@ -1,0 +1,42 @@
+"""Plain text files: one file, one document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpu_curate.config import TextSource
+from gpu_curate.sources import Record, Reject, Skip, Split
+from gpu_curate.sources.files import COMPRESSIONS, damage, open_stream
+
+HEAD_BYTES = 200
+
+
+class TextReader:
+    """Reads whole files, decompressed by suffix. A file that does not decode, or is too large, is rejected."""
+
+    suffixes: tuple[str, ...] = ()
+
+    def __init__(self, source: TextSource):
+        self.source = source
+
+    def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
+        return [Split(path, 0, -1, 0, size * 4 if path.lower().endswith(COMPRESSIONS) else size)]
+
+    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+        limit = self.source.max_file_bytes
+        try:
+            with open_stream(split.path, self.source.storage_options) as f:
+                data = f.read(limit + 1)
+        except damage() as e:
+            yield Reject(0, None, f"unreadable: {e}")
+            return
+        if len(data) > limit:
+            yield Reject(0, None, f"larger than max_file_bytes ({limit})", data[:HEAD_BYTES])
+            return
+        if not data:
+            yield Skip("empty_file")
+            return
+        try:
+            yield Record(0, data.removeprefix(b"\xef\xbb\xbf").decode(self.source.encoding))
+        except UnicodeDecodeError as e:
+            yield Reject(0, e.start, f"not {self.source.encoding}: {e.reason} at byte {e.start}", data[:HEAD_BYTES])

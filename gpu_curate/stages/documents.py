@@ -1,0 +1,359 @@
+"""Documents: read the sources, normalise, give every document its id, cut partitions by bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from gpu_curate.config import Config, SourceBase
+from gpu_curate.document import MAX_FILES, doc_id
+from gpu_curate.errors import ConfigError, FatalError, InputError
+from gpu_curate.sources import Reader, Record, Reject, Skip, Split
+from gpu_curate.sources.files import File, find
+from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.storage import Box, publish, write_table
+
+# what documents/ always has; `keep_columns` follow as strings
+SCHEMA = pa.schema(
+    [
+        ("doc_id", pa.int64()),
+        ("text", pa.large_string()),
+        ("source", pa.dictionary(pa.int32(), pa.string())),
+        ("path", pa.dictionary(pa.int32(), pa.string())),
+        ("row", pa.int64()),
+        ("group", pa.dictionary(pa.int32(), pa.string())),
+    ]
+)
+_MAX_TASKS = 999_999
+
+
+class Piece(NamedTuple):
+    """One split of one file, with the number of the file."""
+
+    split: Split
+    file_number: int
+
+
+class ReadTask(NamedTuple):
+    """What one task reads: pieces of one source, about a partition's worth."""
+
+    source: int  # index in config.sources
+    pieces: list[Piece]
+    nbytes: int  # estimate
+
+
+def make_reader(source: SourceBase) -> Reader:
+    """The reader of a source's type."""
+    match source.type:  # type: ignore[attr-defined]
+        case "parquet":
+            from gpu_curate.sources.parquet import ParquetReader as Kind
+        case "jsonl":
+            from gpu_curate.sources.jsonl import JsonlReader as Kind
+        case "text":
+            from gpu_curate.sources.text import TextReader as Kind
+        case "wikipedia":
+            from gpu_curate.sources.wikipedia import WikipediaReader as Kind
+        case "warc":
+            from gpu_curate.sources.warc import WarcReader as Kind
+        case _:
+            from gpu_curate.sources.huggingface import HuggingFaceReader as Kind
+    return Kind(source)  # type: ignore[arg-type]
+
+
+def find_files(source: SourceBase, reader: Reader) -> list[File]:
+    """The files of a source in order. Raises: ConfigError."""
+    own = getattr(reader, "files", None)  # a data set by name knows its files itself
+    if own is not None:
+        return own()
+    return find(source.paths, reader.suffixes, source.storage_options, f"source {source.name}: path")  # type: ignore[attr-defined]
+
+
+def inventory(config: Config) -> list[list[File]]:
+    """The files of every source. Raises: ConfigError: one is missing, or there are too many."""
+    files = [find_files(s, make_reader(s)) for s in config.sources]
+    if sum(map(len, files)) > MAX_FILES:
+        raise ConfigError(
+            f"{sum(map(len, files))} input files; a doc_id holds {MAX_FILES}", "pack them into fewer files"
+        )
+    return files
+
+
+def read_tasks(config: Config, files: list[list[File]]) -> list[ReadTask]:
+    """Cut every source into tasks of about `partition_bytes` of text. Reads headers and footers at most.
+
+    A source with `max_documents` or `max_bytes` is one task, read in order until the limit.
+    """
+    limit = config.run.partition_bytes
+    tasks: list[ReadTask] = []
+    file_number = 0
+    for index, (source, own) in enumerate(zip(config.sources, files, strict=True)):
+        reader = make_reader(source)
+        with ThreadPoolExecutor(16) as pool:  # footers over a network wait, they do not compute
+            splits = list(pool.map(lambda f, r=reader: r.splits(f.path, f.size, limit), own))
+        pieces: list[Piece] = []
+        nbytes = 0
+        limited = source.max_documents is not None or source.max_bytes is not None
+        for number, of_file in enumerate(splits, file_number):
+            for split in of_file:
+                if pieces and nbytes + split.nbytes > limit and not limited:
+                    tasks.append(ReadTask(index, pieces, nbytes))
+                    pieces, nbytes = [], 0
+                pieces.append(Piece(split, number))
+                nbytes += split.nbytes
+        if pieces:
+            tasks.append(ReadTask(index, pieces, nbytes))
+        file_number += len(own)
+    if len(tasks) > _MAX_TASKS:
+        raise ConfigError(
+            f"run.partition_bytes: {limit} cuts the input into {len(tasks)} partitions; at most {_MAX_TASKS} are possible",
+            "set a larger run.partition_bytes",
+        )
+    return tasks
+
+
+class Documents(Stage):
+    """Read, normalise, scrub and number every document.
+
+    Reads: the sources.  Writes: documents/ (doc_id, text, source, path, row, group, kept columns) and rejects/.
+    Memory: about four times `partition_bytes` a worker, and the longest record.
+    Deviates: a document that is longer than a partition is a partition of its own.
+    Raises: InputError for the first rejected record if `run.strict`.
+    """
+
+    name: ClassVar[str] = "documents"
+    code: ClassVar[tuple[str, ...]] = (
+        "stages.documents",
+        "sources",
+        "text.normalize",
+        "text.pii",
+        "text.wikitext",
+        "text.html",
+    )
+
+    def settings(self, config: Config) -> Any:
+        dropped = {"weight", "tokens"}
+        return {
+            "sources": [s.model_dump(exclude=dropped) for s in config.sources],
+            "normalize": config.normalize and config.normalize.model_dump(),
+            "pii": config.pii.model_dump(),
+            "partition_bytes": config.run.partition_bytes,
+            "strict": config.run.strict,
+        }
+
+    def libraries(self, config: Config) -> tuple[str, ...]:
+        by_type = {
+            "warc": ("fastwarc", "trafilatura", "resiliparse"),
+            "parquet": ("pyarrow",),
+            "huggingface": ("pyarrow",),
+        }
+        used = {d for s in config.sources for d in by_type.get(s.type, ())}
+        return tuple(sorted(used | ({"phonenumbers"} if config.pii.phone != "off" else set())))
+
+    def inputs(self, config: Config) -> Any:
+        """Identity of every input file, for the fingerprint at the root."""
+        from gpu_curate.pipeline import content_identity
+
+        return [
+            [[f.relative, f.size, content_identity(f, s) if s.content_fingerprint else f.identity] for f in own]
+            for s, own in zip(config.sources, inventory(config), strict=True)
+        ]
+
+    def plan(self, context: Context) -> dict[str, Any]:
+        tasks = read_tasks(context.config, inventory(context.config))
+        return {f"{number:06d}": task for number, task in enumerate(tasks)}
+
+    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+        task = ReadTask(task[0], [Piece(Split(*p[0]), p[1]) for p in task[1]], task[2])
+        writer = PartitionWriter(context, self.name, part)
+        source = context.config.sources[task.source]
+        with writer:
+            for piece, item in _records(source, make_reader(source), task.pieces):
+                if isinstance(item, Record):
+                    writer.add(item, piece, source)
+                elif isinstance(item, Reject):
+                    writer.reject(item, piece, source)
+                else:
+                    writer.skip(item, source)
+        return writer.close()
+
+
+def _records(source: SourceBase, reader: Reader, pieces: list[Piece]) -> Iterator[tuple[Piece, Record | Reject | Skip]]:
+    """The records of a task up to the source's limits."""
+    documents = nbytes = 0
+    for piece in pieces:
+        for item in reader.read(piece.split):
+            if source.max_documents is not None and documents >= source.max_documents:
+                return
+            if source.max_bytes is not None and nbytes >= source.max_bytes:
+                return
+            yield piece, item
+            if isinstance(item, Record):
+                documents += 1
+                nbytes += len(item.text.encode("utf-8", "surrogatepass"))
+
+
+class PartitionWriter:
+    """Collects records of one read task and writes them as one or more partitions.
+
+    The first partition has the task's name; more text than `partition_bytes` goes on in `NAME-001`, `NAME-002`, ... The
+    receipt of the first is committed last and lists the others, so that a task is whole or is made again.
+    """
+
+    def __init__(self, context: Context, box: str, part: str):
+        from gpu_curate.text.normalize import normalizer
+        from gpu_curate.text.pii import PiiScanner
+
+        config = context.config
+        self._box, self._part = context.box(box), part
+        self._rejects_box = context.box("rejects") if context.has("rejects") else None
+        self._limit, self._strict = config.run.partition_bytes, config.run.strict
+        self._normalize = normalizer(config.normalize)
+        pii = config.pii
+        self._pii = PiiScanner(pii) if any(v != "off" for v in pii.model_dump().values()) else None
+        self._samples: dict[str, list[str]] = {}
+        self._watch = Stopwatch()
+        self._written: list[tuple[str, list[Path], dict[str, Any]]] = []
+        self._facts = {"rejected": Counter(), "skipped": Counter(), "pii": Counter()}
+        self._files: dict[str, Counter[str]] = {}  # per file: what became of its records
+        self._incomplete: list[str] = []
+        self._rejects: Path | None = None
+        self._open_rejects: Any = None
+        self._stack = contextlib.ExitStack()
+        self._reset()
+
+    def __enter__(self) -> PartitionWriter:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self._stack.__exit__(kind, value, traceback)
+
+    def _reset(self) -> None:
+        self._rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+        self._kept: dict[str, list[str | None]] = {}
+        self._bytes = 0
+
+    def add(self, record: Record, piece: Piece, source: SourceBase) -> None:
+        from gpu_curate.sources.parquet import scalar_text
+
+        text = self._normalize(record.text)
+        if self._pii is not None:
+            text, counts, spans = self._pii.scrub(text)
+            self._facts["pii"].update(counts)
+            self._sample(spans)
+        nbytes = len(text) if text.isascii() else len(text.encode("utf-8"))
+        rows = self._rows
+        if rows["doc_id"] and self._bytes + nbytes > self._limit:
+            self._flush()
+            rows = self._rows
+        rows["doc_id"].append(doc_id(piece.file_number, record.row))
+        rows["text"].append(text)
+        rows["source"].append(source.name)
+        rows["path"].append(piece.split.path)
+        rows["row"].append(record.row)
+        rows["group"].append(scalar_text(record.columns.get(source.group_column)) if source.group_column else None)
+        for name in record.columns:
+            if name not in self._kept and (name in source.keep_columns or name not in SCHEMA.names):
+                self._kept[name] = [None] * (len(rows["doc_id"]) - 1)
+        for name, values in self._kept.items():
+            values.append(scalar_text(record.columns.get(name)))
+        self._bytes += nbytes
+        self._count(piece, "documents")
+
+    def _sample(self, spans: list[Any]) -> None:
+        """Keep the first few findings of each type, masked, so that the report can show what was taken for what."""
+        for kind, found in spans:
+            seen = self._samples.setdefault(kind, [])
+            if len(seen) < 3:
+                seen.append(found)
+
+    def reject(self, reject: Reject, piece: Piece, source: SourceBase) -> None:
+        where = f"{piece.split.path}: row {reject.row}" + ("" if reject.offset is None else f", byte {reject.offset}")
+        if self._strict:
+            raise InputError(f"{where}: {reject.reason}", "run.strict is on; without it the record goes to rejects")
+        if self._open_rejects is None and self._rejects_box is not None:
+            self._rejects = self._rejects_box.path(self._part, ".jsonl")
+            temp = self._stack.enter_context(publish(self._rejects))
+            self._open_rejects = self._stack.enter_context(temp.open("w", encoding="utf-8"))
+        row = {
+            "source": source.name,
+            "path": piece.split.path,
+            "row": reject.row,
+            "offset": reject.offset,
+            "reason": reject.reason,
+            "head": reject.head.decode("utf-8", "backslashreplace"),
+        }
+        if self._open_rejects is not None:
+            self._open_rejects.write(json.dumps(row, ensure_ascii=False) + "\n")
+        self._facts["rejected"][source.name] += 1
+        self._count(piece, "rejected")
+        if "truncated" in reject.reason:
+            self._incomplete.append(piece.split.path)
+
+    def skip(self, skip: Skip, source: SourceBase) -> None:
+        self._facts["skipped"][f"{source.name}:{skip.reason}"] += 1
+
+    def _count(self, piece: Piece, what: str) -> None:
+        counts = self._files.get(piece.split.path)
+        if counts is None:
+            counts = self._files[piece.split.path] = Counter()
+        counts[what] += 1
+
+    def _flush(self) -> None:
+        number = len(self._written)
+        name = self._part if number == 0 else f"{self._part}-{number:03d}"
+        if number > 999:
+            raise FatalError(f"partition {self._part} holds more than 1,000 partitions' worth of text")
+        rows = self._rows
+        columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}
+        own = {
+            f"{n}" if n not in SCHEMA.names else f"column_{n}": pa.array(v, pa.string()) for n, v in self._kept.items()
+        }
+        table = pa.table({**columns, **dict(sorted(own.items()))})
+        path = self._box.path(name, ".parquet")
+        sources = Counter(rows["source"])
+        write_table(path, table, use_dictionary=["source", "path", "group"], row_group_size=16384)
+        self._written.append(
+            (name, [path], {"documents": len(rows["doc_id"]), "bytes": self._bytes, "sources": dict(sources)})
+        )
+        self._reset()
+
+    def close(self) -> dict[str, Any]:
+        """Write what is left and commit every receipt, the task's own last."""
+        if self._rows["doc_id"] or not self._written:
+            self._flush()
+        silent = [p for p, c in self._files.items() if not c["documents"] and c["rejected"]]
+        warnings = [f"{p}: no record could be read; {self._files[p]['rejected']} rejected" for p in silent[:20]]
+        watch = self._watch.facts()
+        first, files, facts = self._written[0]
+        for name, own, more in self._written[1:]:
+            self._box.commit(name, own, {**more, "seconds": 0.0, "cpu_seconds": 0.0, "backend": "cpu"})
+        more = [name for name, _, _ in self._written[1:]]
+        return self._box.commit(
+            first,
+            files + ([self._rejects] if self._rejects else []),
+            {
+                **facts,
+                "more": more,
+                "rejected": dict(self._facts["rejected"]),
+                "skipped": dict(self._facts["skipped"]),
+                "pii": dict(self._facts["pii"]),
+                "pii_samples": self._samples,
+                "incomplete": sorted(set(self._incomplete)),
+                "warnings": warnings,
+                "backend": "cpu",
+                **watch,
+            },
+        )
+
+
+def output_parts(box: Box, part: str) -> list[str]:
+    """The partitions that a finished read task made."""
+    receipt = box.receipt(part)
+    return [part, *(receipt or {}).get("more", [])]

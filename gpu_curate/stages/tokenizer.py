@@ -1,0 +1,94 @@
+"""Tokenizer: train one on the documents of the run, where the config asks for it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpu_curate.config import Config, Tokenizer
+from gpu_curate.errors import FatalError
+from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.storage import publish
+
+
+class TrainedTokenizer(Stage):
+    """Train a byte-level BPE on a content-keyed sample: the documents of lowest content hash, each text once.
+
+    Reads: documents, signatures(content hash).  Writes: part-000000.tokenizer.json.
+    The sample and its order depend on the texts alone, so the tokenizer does not depend on partitions or workers.
+    Memory: `max_bytes` of text, 24 bytes a document, and the trainer's word counts.
+    """
+
+    name: ClassVar[str] = "tokenizer"
+    reads: ClassVar[tuple[str, ...]] = ("documents", "signatures")
+    code: ClassVar[tuple[str, ...]] = ("stages.tokenizer", "tokenizer")
+
+    def active(self, config: Config) -> bool:
+        return config.tokenizer.train is not None
+
+    def settings(self, config: Config) -> Any:
+        return config.tokenizer.model_dump(include={"train", "eot"})
+
+    def libraries(self, config: Config) -> tuple[str, ...]:
+        return ("tokenizers",)
+
+    def plan(self, context: Context) -> dict[str, Any]:
+        return {"000000": None}
+
+    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+        from gpu_curate.tokenizer import train
+
+        watch = Stopwatch()
+        options = context.config.tokenizer
+        assert options.train is not None
+        texts = sample(context, options.train.max_bytes)
+        if not texts:
+            raise FatalError("tokenizer.train: there is no text to train on: every document is empty")
+        box = context.box(self.name)
+        path = box.path(part, ".tokenizer.json")
+        with publish(path) as temp:
+            train(texts, options.train.vocab_size, options.eot, temp)
+        nbytes = sum(len(t.encode("utf-8")) for t in texts)
+        return box.commit(part, [path], {"documents": len(texts), "bytes": nbytes, "backend": "cpu", **watch.facts()})
+
+
+def sample(context: Context, max_bytes: int) -> list[str]:
+    """Texts of the lowest content hashes, up to `max_bytes`, in the order of their hash, no text twice."""
+    signatures, documents = context.box("signatures"), context.box("documents")
+    parts = signatures.parts()
+    hashes, sizes, owner, row = [], [], [], []
+    for number, part in enumerate(parts):
+        hi, nbytes = signatures.columns(part, "content_hi", "bytes")
+        hashes.append(hi)
+        sizes.append(nbytes)
+        owner.append(np.full(len(hi), number, np.int32))
+        row.append(np.arange(len(hi)))
+    hash_N, bytes_N = np.concatenate(hashes), np.concatenate(sizes)
+    owner_N, row_N = np.concatenate(owner), np.concatenate(row)
+    _, first = np.unique(hash_N, return_index=True)  # sorted by hash, one document of each
+    first = first[bytes_N[first] > 0]
+    taken = first[: int(np.searchsorted(np.cumsum(bytes_N[first]), max_bytes, side="right")) or 1]
+    texts: list[Any] = [None] * len(taken)
+    for number in np.unique(owner_N[taken]):
+        where = np.flatnonzero(owner_N[taken] == number)
+        column = documents.read_table(parts[number], ["text"])["text"].take(row_N[taken[where]])
+        for i, text in zip(where, column.to_pylist(), strict=True):
+            texts[i] = text
+    return texts
+
+
+def load_encoder(context: Context) -> Any:
+    """The run's encoder: the configured tokenizer, or the trained one."""
+    from gpu_curate.tokenizer import load
+
+    return load(resolved(context))
+
+
+def resolved(context: Context) -> Tokenizer:
+    """The tokenizer section with `train` replaced by the path of what was trained."""
+    options = context.config.tokenizer
+    if options.train is None:
+        return options
+    path = context.box("tokenizer").path("000000", ".tokenizer.json")
+    return options.model_copy(update={"path": str(path), "train": None})
