@@ -72,6 +72,24 @@ def well_formed(text: str) -> str:
     return text
 
 
+def normalizer(config: Normalize | None) -> Callable[[str], str]:
+    """`normalize` with its config; for None a function that leaves the text as it is but for surrogates."""
+    return _replace_surrogates if config is None else partial(normalize, config=config)
+
+
+def _replace_surrogates(text: str) -> str:
+    return text if text.isascii() else _encode(text)[0]
+
+
+def _encode(text: str) -> tuple[str, bytes]:
+    """The text without surrogates, and its UTF-8."""
+    try:
+        return text, text.encode("utf-8")
+    except UnicodeEncodeError:
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return text, text.encode("utf-8")
+
+
 def _clean(raw: bytes, is_ascii: bool, keep_indentation: bool) -> bytes | None:
     """`clean` of the module's docstring, on well-formed UTF-8; None if nothing changes."""
     if not raw:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_curate.config import Normalize
-from gpu_curate.text.normalize import normalize
+from gpu_curate.text.normalize import normalize, normalizer
 
 FORMS = ["NFC", "NFD", "NFKC", "NFKD", None]
 ALL = [Normalize(form=form, keep_indentation=keep) for form in FORMS for keep in (False, True)]
@@ -89,6 +89,13 @@ def test_indentation_is_kept_on_request_only():
     code = "\n\n    def f(x):  \n\tif  x:\n\xa0\xa0\x00 \u3000return  1\n"
     assert normalize(code, Normalize(keep_indentation=True)) == "    def f(x):\n\tif x:\n    return 1"
     assert normalize(code, NFC) == "def f(x):\n if x:\n return 1"
+
+
+def test_without_normalisation_only_surrogates_change():
+    leave = normalizer(None)
+    assert leave(" a \r\n\xa0\ufeff e\u0301 ") == " a \r\n\xa0\ufeff e\u0301 "
+    assert leave("half \ud83c end \ud83d\ude00 ") == "half \ufffd end \U0001f600 "
+    assert normalizer(NFC)("a  b") == "a b"
 
 
 def test_compatibility_form_leaves_no_pair_of_blanks():
