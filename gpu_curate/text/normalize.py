@@ -3,15 +3,15 @@
 `clean` below stands for one pass over the UTF-8 bytes that does, in this order,
 
 1. delete control characters (C0 and C1 without those named next), U+007F and U+FEFF (the byte order mark, anywhere);
-2. CR LF, CR, vertical tab and form feed become LF (the latter two break a line or page, deleting them would join words);
+2. CR LF, CR, vertical tab and form feed become LF (the latter two break lines and pages: deleting would join words);
 3. tab and every space separator (Unicode category Zs: no-break, thin, ideographic, ...) become U+0020;
 4. a run of blanks becomes one; blanks at the end of a line go; three or more LF become two; blanks and LF at both ends
    of the document go.
 
-U+0085, U+2028 and U+2029 are characters of the text, neither ends nor blanks: files hold them inside records and readers
-that took them for line ends lost text. U+3000 is a blank like the others: in CJK text it indents and separates, as
-U+0020 does, and copies of a page differ in it. Zero-width characters other than U+FEFF join or split letters in
-many scripts and stay.
+U+0085, U+2028 and U+2029 are characters of the text, neither ends nor blanks: files hold them inside records, and
+readers that took them for line ends lost text. U+3000 is a blank like the others: in CJK text it indents and
+separates, as U+0020 does, and copies of a page differ in it. Zero-width characters other than U+FEFF join or split
+letters in many scripts and stay.
 
 The whole is: surrogates, `clean`, normal form, and `clean` again after NFKC or NFKD, which make blanks of other
 characters (U+00A8 → U+0020 U+0308). Idempotent: a normal form brings no character that step 1 to 3 would change (what
@@ -43,8 +43,7 @@ def normalize(text: str, config: Normalize) -> str:
         normalize(normalize(t)) == normalize(t).
     Memory: about 3 times the UTF-8 size of the text.
     """
-    text = well_formed(text)
-    raw = text.encode("utf-8")
+    text, raw = _encode(text)
     cleaned = _clean(raw, text.isascii(), config.keep_indentation)
     if cleaned is not None:
         text = cleaned.decode("utf-8")
@@ -65,24 +64,11 @@ def normalizer(config: Normalize | None) -> Callable[[str], str]:
 
 def well_formed(text: str) -> str:
     """The text with surrogate pairs joined and lone surrogates as U+FFFD; the same object if it has none."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
-def normalizer(config: Normalize | None) -> Callable[[str], str]:
-    """`normalize` with its config; for None a function that leaves the text as it is but for surrogates."""
-    return _replace_surrogates if config is None else partial(normalize, config=config)
-
-
-def _replace_surrogates(text: str) -> str:
     return text if text.isascii() else _encode(text)[0]
 
 
 def _encode(text: str) -> tuple[str, bytes]:
-    """The text without surrogates, and its UTF-8."""
+    """The well-formed text and its UTF-8."""
     try:
         return text, text.encode("utf-8")
     except UnicodeEncodeError:

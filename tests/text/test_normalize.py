@@ -19,8 +19,9 @@ NFC = Normalize()
 
 # blanks, line ends, controls, marks that compose, compatibility characters that make blanks, surrogates, text
 ALPHABET = (
-    " \t\n\r\x0b\x0c\x00\x01\x1f\x7f\x80\x85\x9f\xa0\xad\u1680\u2000\u2001\u200a\u200b\u2028\u2029\u202f\u205f\u3000\ufeff"
-    "ab}~\x21e\u0301\u0327\u0308A\u030a\u212b\xa8\ufdfa\u1100\u1161\u11a8\u2019\u20ac\u3001\uffe3\ufb01\ufe00\ud83d\ude00\U0001f600"
+    " \t\n\r\x0b\x0c\x00\x01\x1f\x7f\x80\x85\x9f\xa0\xad\u1680\u2000\u2001\u200a\u200b\u2028\u2029"
+    "\u202f\u205f\u3000\ufeffab}~!e\u0301\u0327\u0308A\u030a\u212b\xa8\ufdfa\u1100\u1161\u11a8\u2019\u20ac"
+    "\u3001\uffe3\ufb01\ufe00\ud83d\ude00\U0001f600"
 )
 TEXTS = st.text(alphabet=ALPHABET, max_size=40)
 
