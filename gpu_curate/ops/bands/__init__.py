@@ -1,10 +1,11 @@
 """LSH bands: documents that agree in all rows of one band share its hash.
 
 Definition, version 1 (arithmetic unsigned, wraps): band b (0..B - 1) is rows b * R .. b * R + R - 1 of the signature.
-    h = b + 1, and h ^= fmix64(k) with a scope key k != 0;  h = (h ^ r) * 0x9E3779B97F4A7C15, h ^= h >> 32 for each row r;
-    band hash = fmix64(h).
+    h = b + 1, and h ^= fmix64(k) with a scope key k != 0
+    h = (h ^ r) * 0x9E3779B97F4A7C15, h ^= h >> 32, for each row r
+    band hash = fmix64(h)
 Documents of different scope keys do not share a bucket: deduplication within a group.
-A document without shingles has a band hash too (that of rows of 0xFFFFFFFF): the caller leaves it out, n_shingles = 0 tells.
+A document without shingles has a band hash too (that of rows of 0xFFFFFFFF): the caller leaves it out, by n_shingles = 0.
 
 Source: Leskovec, Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.
 
@@ -59,17 +60,13 @@ def band_hashes(sig_NH: Any, spec: BandSpec, scope_N: Any = None) -> Any:
     Memory: 8 * B * N bytes.
     """
     if sig_NH.dtype != np.uint32 or sig_NH.ndim != 2:
-        raise InputError(
-            f"signatures are uint32 of (N, H), got {sig_NH.dtype} of {sig_NH.shape}"
-        )
+        raise InputError(f"signatures are uint32 of (N, H), got {sig_NH.dtype} of {sig_NH.shape}")
     if sig_NH.shape[1] < spec.num_hashes:
         raise ConfigError(
             f"num_bands={spec.num_bands} x rows_per_band={spec.rows_per_band} needs num_hashes={spec.num_hashes}, "
             f"got {sig_NH.shape[1]}"
         )
-    if scope_N is not None and (
-        scope_N.dtype != np.uint64 or scope_N.shape != sig_NH.shape[:1]
-    ):
+    if scope_N is not None and (scope_N.dtype != np.uint64 or scope_N.shape != sig_NH.shape[:1]):
         raise InputError(
             f"scope keys are uint64, one a document: got {scope_N.dtype} of {scope_N.shape} for {len(sig_NH)} documents"
         )

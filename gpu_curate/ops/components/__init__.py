@@ -1,10 +1,10 @@
 """Candidate pairs of equal band hashes, and the components they connect.
 
-A bucket of k documents (equal 64-bit hash, in one band) is chained in increasing document number: k - 1 candidate pairs,
-each of neighbours. That connects the bucket as well as its k * (k - 1) / 2 pairs would. Hashes are compared in full: a tie
-of the sorted prefix is never taken for a match.
+A bucket of k documents (equal 64-bit hash, in one band) is chained in increasing document number: k - 1 candidate
+pairs, each of neighbours. That connects the bucket as well as its k * (k - 1) / 2 pairs would. Hashes are compared in
+full: a tie of the sorted prefix is never taken for a match.
 
-Source: union-find with path halving: Tarjan, van Leeuwen 1984; linked by index, so a root is the smallest of its component.
+Source: union-find with path halving: Tarjan, van Leeuwen 1984; linked by index, so a root is the least of its component.
 
 # N documents, E candidate pairs (edges)
 """
@@ -71,9 +71,7 @@ class Components:
         """
         _check_band(hash_N, valid_N)
         if len(hash_N) != len(self):
-            raise InputError(
-                f"a band of {len(hash_N)} documents for components of {len(self)}"
-            )
+            raise InputError(f"a band of {len(hash_N)} documents for components of {len(self)}")
         if is_cupy(hash_N):
             from gpu_curate.ops.components import gpu
 
@@ -93,16 +91,12 @@ class Components:
             InputError: a number out of 0..N - 1, or different lengths.
         """
         if a_E.shape != b_E.shape or a_E.ndim != 1:
-            raise InputError(
-                f"edges are two arrays of one length, got {a_E.shape} and {b_E.shape}"
-            )
+            raise InputError(f"edges are two arrays of one length, got {a_E.shape} and {b_E.shape}")
         if len(a_E) == 0:
             return 0
         low, high = int(min(a_E.min(), b_E.min())), int(max(a_E.max(), b_E.max()))
         if low < 0 or high >= len(self):
-            raise InputError(
-                f"edges name documents {low}..{high}, there are {len(self)}"
-            )
+            raise InputError(f"edges name documents {low}..{high}, there are {len(self)}")
         from gpu_curate.ops.components import cpu
 
         return cpu.connect_edges(self._parent_N, a_E, b_E)
@@ -123,9 +117,5 @@ def index_dtype(n: int) -> np.dtype:
 def _check_band(hash_N: Any, valid_N: Any) -> None:
     if hash_N.dtype != np.uint64 or hash_N.ndim != 1:
         raise InputError(f"a band is uint64 of N, got {hash_N.dtype} of {hash_N.shape}")
-    if valid_N is not None and (
-        valid_N.dtype != np.bool_ or valid_N.shape != hash_N.shape
-    ):
-        raise InputError(
-            f"valid is bool, one a document: got {valid_N.dtype} of {valid_N.shape} for {len(hash_N)}"
-        )
+    if valid_N is not None and (valid_N.dtype != np.bool_ or valid_N.shape != hash_N.shape):
+        raise InputError(f"valid is bool, one a document: got {valid_N.dtype} of {valid_N.shape} for {len(hash_N)}")

@@ -1,7 +1,7 @@
-"""Content hash: xxh3-128 (seed 0) of a document's bytes, the identity of a text in exact deduplication, shuffle and split.
+"""Content hash: xxh3-128 (seed 0) of a document's bytes: its identity in exact deduplication, shuffle and split.
 
-int(digest) = hi << 64 | lo, as the xxhash library's `xxh3_128_intdigest` gives it. With 10^10 different texts the chance of
-any collision is 1.5e-19.
+int(digest) = hi << 64 | lo, as the xxhash library's `xxh3_128_intdigest` gives it. With 10^10 different texts the chance
+of any collision is 1.5e-19.
 
 Source: Collet, xxHash, XXH3 specification (doc/xxhash_spec.md of that project).
 

@@ -2,7 +2,7 @@
 
 Definition, version 1 (arithmetic unsigned, wraps; fmix64 is MurmurHash3's 64-bit finaliser, `gpu_curate.ops.mix`):
 
-1. Shingle of n words with hashes w1..wn: h = n; h = h * 0x9E3779B97F4A7C15 + w for each w in order; shingle = fmix64(h).
+1. Shingle of n words with hashes w1..wn: h = n; h = h * 0x9E3779B97F4A7C15 + w for each w in order; then fmix64(h).
    A document of W >= n words has W - n + 1 shingles; of 1..n - 1 words, one, made of all W words (so h starts at W);
    of none, none.
 2. Signature row i (i = 1..H) is a minimum over the document's shingles x, 0xFFFFFFFF where there is none:
@@ -11,8 +11,8 @@ Definition, version 1 (arithmetic unsigned, wraps; fmix64 is MurmurHash3's 64-bi
    splitmix64_i(seed) is the i-th output of splitmix64 from that state.
 
 `affine` costs a GPU 1.9 instructions a row and shingle against 14 for `fmix64`, and a CPU a fifth of the time. Its rows
-are pairwise independent, so the estimate has the binomial variance: over 200,000 pairs a cell the standard deviation was
-0.9987 to 1.0003 of it. Structured multipliers (2 i + 1), xor masks and one-permutation hashing were measured and fail.
+are pairwise independent, so the estimate has the binomial variance: over 200,000 pairs a cell the standard deviation
+was 0.9987 to 1.0003 of it. Structured multipliers (2 i + 1), xor masks and one-permutation hashing were measured and fail.
 
 Source: Broder 1997, "On the resemblance and containment of documents"; splitmix64: Steele, Lea, Flood 2014.
 
@@ -54,13 +54,9 @@ class MinHashSpec:
 
     def __post_init__(self) -> None:
         if not 1 <= self.shingle_words <= MAX_SHINGLE_WORDS:
-            raise ConfigError(
-                f"shingle_words={self.shingle_words}: a shingle has 1 to {MAX_SHINGLE_WORDS} words"
-            )
+            raise ConfigError(f"shingle_words={self.shingle_words}: a shingle has 1 to {MAX_SHINGLE_WORDS} words")
         if self.num_hashes < 1:
-            raise ConfigError(
-                f"num_hashes={self.num_hashes}: a signature has at least one row"
-            )
+            raise ConfigError(f"num_hashes={self.num_hashes}: a signature has at least one row")
         if not 0 <= self.seed < 1 << 64:
             raise ConfigError(f"seed={self.seed}: seeds are 64-bit unsigned")
         if self.family not in ("affine", "fmix64"):
@@ -69,11 +65,7 @@ class MinHashSpec:
     def parameters(self) -> np.ndarray:
         """uint64 of H: a_i of `affine` (below 2^32, odd) or s_i of `fmix64`."""
         stream = splitmix64(self.seed, self.num_hashes)
-        return (
-            stream >> np.uint64(32) | np.uint64(1)
-            if self.family == "affine"
-            else stream
-        )
+        return stream >> np.uint64(32) | np.uint64(1) if self.family == "affine" else stream
 
 
 def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
@@ -141,10 +133,6 @@ def _twin(on_gpu: bool) -> Any:
 
 def _check_pairs(pairs_P2: Any, n: int) -> None:
     if pairs_P2.ndim != 2 or pairs_P2.shape[1] != 2 or pairs_P2.dtype != np.int64:
-        raise InputError(
-            f"pairs are int64 of (P, 2), got {pairs_P2.dtype} of {pairs_P2.shape}"
-        )
-    if len(pairs_P2) and not (0 <= int(pairs_P2.min()) and int(pairs_P2.max()) < n):
-        raise InputError(
-            f"pairs name documents {int(pairs_P2.min())}..{int(pairs_P2.max())}, there are {n}"
-        )
+        raise InputError(f"pairs are int64 of (P, 2), got {pairs_P2.dtype} of {pairs_P2.shape}")
+    if len(pairs_P2) and not (int(pairs_P2.min()) >= 0 and int(pairs_P2.max()) < n):
+        raise InputError(f"pairs name documents {int(pairs_P2.min())}..{int(pairs_P2.max())}, there are {n}")

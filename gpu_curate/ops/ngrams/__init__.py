@@ -1,12 +1,12 @@
 """Word n-grams that documents share with reference items (benchmark questions): contamination.
 
-An n-gram of n words is hashed like a shingle of n words (`gpu_curate.ops.minhash`, rule 1). An item of W words has its
-W - n + 1 n-grams; with fewer than n words it has none, or with `whole_items` one n-gram of all its words, which is looked
-for in documents at that width. An item without words has none. A document has the n-grams of every width in the index.
+An n-gram of n words is hashed like a shingle of n words (`gpu_curate.ops.minhash`, rule 1). An item of W words has
+W - n + 1 n-grams; with fewer than n words it has none, or with `whole_items` one n-gram of all its words, which is
+looked for in documents at that width. An item without words has none. A document has the n-grams of every width in the index.
 
 Source: 13-grams: Brown et al. 2020, arXiv:2005.14165, appendix C.
-Deviates: coverage is per item (the share of one item's distinct n-grams that a document holds), no n-gram is discarded as
-too frequent, and nothing is cut out of a document.
+Deviates: coverage is per item (the share of one item's distinct n-grams that a document holds), no n-gram is discarded
+as too frequent, and nothing is cut out of a document.
 
 # I items, G distinct n-grams of all items, E (n-gram, item) memberships, N documents, M hits
 """
@@ -36,7 +36,7 @@ class NgramIndex:
         width_K: int64, sorted, distinct: numbers of words that n-grams of the index have.
         filter_bits: log2 of the size of the filter in bits.
         filter: uint64; bit (hash >> (64 - filter_bits)) is set for every n-gram, about 1 in 16 are set.
-        directory: int64 of 2^(filter_bits - 4) + 1; n-grams whose hash has those top filter_bits - 4 bits equal to p are
+        directory: int64 of 2^(filter_bits - 4) + 1; the n-grams whose hash >> (64 - filter_bits + 4) is p are
             gram_G[directory[p] : directory[p + 1]].
     """
 
@@ -50,9 +50,7 @@ class NgramIndex:
     directory: np.ndarray
 
     @classmethod
-    def build(
-        cls, items: TextColumn, n: int = 13, whole_items: bool = False
-    ) -> NgramIndex:
+    def build(cls, items: TextColumn, n: int = 13, whole_items: bool = False) -> NgramIndex:
         """Index the n-grams of items.
 
         Args:
@@ -64,9 +62,7 @@ class NgramIndex:
         Memory: about 60 bytes an n-gram.
         """
         if not 1 <= n <= MAX_NGRAM_WORDS:
-            raise ConfigError(
-                f"ngram_words={n}: an n-gram has 1 to {MAX_NGRAM_WORDS} words"
-            )
+            raise ConfigError(f"ngram_words={n}: an n-gram has 1 to {MAX_NGRAM_WORDS} words")
         from gpu_curate.ops.ngrams import cpu
 
         return cpu.build(items, n, whole_items)
@@ -92,9 +88,7 @@ def probe(text: TextColumn, index: NgramIndex) -> tuple[Any, Any]:
     return twin.probe(text, index)
 
 
-def coverage(
-    hits: tuple[Any, Any], index: NgramIndex, n_docs: int
-) -> tuple[Any, Any, Any]:
+def coverage(hits: tuple[Any, Any], index: NgramIndex, n_docs: int) -> tuple[Any, Any, Any]:
     """How much of its best item each document holds.
 
     Args:

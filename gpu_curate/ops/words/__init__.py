@@ -11,14 +11,14 @@ Definition, version 1 (CPU and GPU give the same integers; arithmetic is unsigne
    For ASCII: [0-9A-Za-z_] are WORD, all else SEPARATOR.
 3. SKIP code points are deleted and do not split a word. A SINGLE code point is a word of its own and ends the word
    before it. Any other word is a longest run of WORD code points.
-4. Word hash over the word's folded UTF-8 in steps of 16 bytes, each two little-endian uint64 c0, c1, zero-padded; h = 0:
+4. Word hash over the word's folded UTF-8 in 16-byte steps, each two little-endian uint64 c0, c1, zero-padded; h = 0:
        u = (c0 ^ h) * 0x9E3779B97F4A7C15;  u ^= u >> 32
        v = c1 * 0xC2B2AE3D27D4EB4F;        v ^= v >> 29
        h = (u + v) * 0xD6E8FEB86659FD93;   h ^= h >> 32
 
-Source: Unicode 14.0, general categories (UAX #44) and simple lower case. The hash is our own: a byte-wise FNV-1a-64 has
-one dependent multiplication a byte and caps a core at 134 MB/s; this one runs the whole path to signatures at over twice
-that, with no collision among 403,093 English and 199,646 multilingual words.
+Source: Unicode 14.0, general categories (UAX #44) and simple lower case. The hash is our own: a byte-wise FNV-1a-64
+has one dependent multiplication a byte and caps a core at 134 MB/s; with this one the whole path to signatures runs at
+over twice that. No collision among 403,093 English and 199,646 multilingual words.
 
 # N documents, W words of all documents
 """
@@ -37,9 +37,7 @@ from gpu_curate.errors import FatalError
 UNICODE_VERSION = "14.0.0"
 SEPARATOR, WORD, SINGLE, SKIP = range(4)
 TABLE_LIMIT = 0x40000  # code points below this are in the table
-MAX_FOLD_GROWTH = (
-    5 / 3
-)  # folded bytes per byte of text, at most: a SINGLE of 3 bytes with a separator on either side
+MAX_FOLD_GROWTH = 5 / 3  # folded bytes per byte of text, at most: a SINGLE of 3 bytes with a separator on either side
 
 
 def word_hashes(text: TextColumn) -> tuple[Any, Any]:
@@ -66,7 +64,7 @@ def fold_table() -> tuple[np.ndarray, np.ndarray]:
     Returns:
         stage1: uint8 of 1024: page of code points cp >> 8.
         stage2: uint32 of 256 a page: class << 24 | (folded code point - code point) mod 2^24.
-        So for cp < 0x40000: e = stage2[stage1[cp >> 8] * 256 + (cp & 255)]; class = e >> 24; folded = (cp + e) & 0xFFFFFF.
+        For cp < 0x40000: e = stage2[stage1[cp >> 8] * 256 + (cp & 255)]; class = e >> 24; folded = (cp + e) & 0xFFFFFF.
     Raises:
         FatalError: the file is of another Unicode version than the code.
     """

@@ -1,0 +1,252 @@
+"""CPU twin of `minhash`: words stream in from `words.cpu.chunk_words`, a chunk's shingles go straight into the minima.
+
+The row kernels are LLVM vector code: a loop over shingles with all rows of a block in registers. The automatic
+vectoriser takes half-width vectors for the same loop and is 1.8 times slower (AVX-512).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from gpu_curate.document import TextColumn
+from gpu_curate.ops.minhash import EMPTY_ROW, MAX_SHINGLE_WORDS, MinHashSpec
+from gpu_curate.ops.mix import FMIX_1, FMIX_2, GOLDEN
+from gpu_curate.ops.simd import fmix64, njit, pointer
+from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, host_arrays, scratch, word_hashes
+
+U64, I64, U32 = np.uint64, np.int64, np.uint32
+K = U64(GOLDEN)
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+BLOCK_ROWS = 112  # affine: 7 vectors of minima and 7 of multipliers, 14 of AVX-512's 32 registers
+TAIL_ROWS = 16
+BLOCK_ROWS_FMIX = 56  # fmix64: the same 14 registers, half as many rows each
+TAIL_ROWS_FMIX = 8
+
+
+@njit
+def roll(hash_W, first, count, width, out):
+    """out[j] = shingle of hash_W[first + j : first + j + width], j = 0..count - 1 (at least 1).
+
+    The polynomial rolls: two multiplications a shingle whatever the width.
+    """
+    top = U64(1)
+    h = U64(0)
+    for t in range(width):
+        top *= K
+        h = h * K + hash_W[first + t]
+    start = U64(width) * top
+    out[0] = fmix64(h + start)
+    for j in range(count - 1):
+        h = h * K + (hash_W[first + j + width] - hash_W[first + j] * top)
+        out[j + 1] = fmix64(h + start)
+
+
+def _row_kernel(family: str, rows: int):
+    """Intrinsic (x uint64, n, parameters, row uint32, r): fold shingles x[0:n] into row[r : r + rows]."""
+    wide = family == "fmix64"  # minima of 64 bits: the top half of the minimum is the minimum of the top halves
+    lane = _I64 if wide else _I32
+    lanes = 8 if wide else 16
+    vector, vector_32 = ir.VectorType(lane, lanes), ir.VectorType(_I32, lanes)
+
+    def constant(value):
+        return ir.Constant(vector, [value] * lanes)
+
+    def broadcast(builder, value):
+        one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, _I32(0))
+        return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), ir.Constant(vector_32, [0] * lanes))
+
+    def xorshift(builder, value):
+        return builder.xor(value, builder.lshr(value, constant(33)))
+
+    @intrinsic
+    def kernel(typingctx, x, n, parameters, row, r):
+        def codegen(context, builder, signature, args):
+            x_pointer = pointer(context, builder, signature.args[0], args[0], _I64(0), lane)
+
+            def at(k, group, kind):
+                index = builder.add(args[4], _I64(group * lanes))
+                return pointer(context, builder, signature.args[k], args[k], index, kind)
+
+            parameter, minimum = [], []
+            for group in range(rows // lanes):
+                p = builder.load(at(2, group, vector), align=4)
+                parameter.append(xorshift(builder, p) if wide else p)
+                old = builder.load(at(3, group, vector_32), align=4)
+                if wide:
+                    old = builder.or_(builder.shl(builder.zext(old, vector), constant(32)), constant(0xFFFFFFFF))
+                slot = cgutils.alloca_once(builder, vector)  # LLVM makes a register of it
+                builder.store(old, slot)
+                minimum.append(slot)
+            with cgutils.for_range(builder, args[1], intp=_I64) as loop:
+                if wide:  # fmix64's first xorshift is linear: one of x and one of the seed
+                    low = xorshift(builder, broadcast(builder, builder.load(builder.gep(x_pointer, [loop.index]))))
+                else:
+                    j = builder.shl(loop.index, _I64(1))
+                    low = broadcast(builder, builder.load(builder.gep(x_pointer, [j])))
+                    high = broadcast(builder, builder.load(builder.gep(x_pointer, [builder.add(j, _I64(1))])))
+                for p, slot in zip(parameter, minimum, strict=True):
+                    if wide:
+                        h = xorshift(builder, builder.mul(builder.xor(low, p), constant(FMIX_1)))
+                        h = builder.mul(h, constant(FMIX_2))
+                    else:
+                        h = builder.add(builder.mul(low, p), high)
+                    old = builder.load(slot)
+                    builder.store(builder.select(builder.icmp_unsigned("<", h, old), h, old), slot)
+            for group, slot in enumerate(minimum):
+                h = builder.load(slot)
+                if wide:
+                    h = builder.trunc(builder.lshr(h, constant(32)), vector_32)
+                builder.store(h, at(3, group, vector_32), align=4)
+            return context.get_dummy_value()
+
+        return types.void(x, types.int64, parameters, row, types.int64), codegen
+
+    return kernel
+
+
+_affine_block, _affine_tail = _row_kernel("affine", BLOCK_ROWS), _row_kernel("affine", TAIL_ROWS)
+_fmix_block, _fmix_tail = _row_kernel("fmix64", BLOCK_ROWS_FMIX), _row_kernel("fmix64", TAIL_ROWS_FMIX)
+
+
+@njit
+def update(x, n, multiplier_H, seed_H, row):
+    """Fold shingles x[0:n] into the minima; one of multiplier_H (affine) and seed_H (fmix64) is empty."""
+    r = I64(0)
+    while r + BLOCK_ROWS <= multiplier_H.size:
+        _affine_block(x, n, multiplier_H, row, r)
+        r += BLOCK_ROWS
+    while r < multiplier_H.size:
+        _affine_tail(x, n, multiplier_H, row, r)
+        r += TAIL_ROWS
+    while r + BLOCK_ROWS_FMIX <= seed_H.size:
+        _fmix_block(x, n, seed_H, row, r)
+        r += BLOCK_ROWS_FMIX
+    while r < seed_H.size:
+        _fmix_tail(x, n, seed_H, row, r)
+        r += TAIL_ROWS_FMIX
+
+
+@njit
+def sign_documents(chars, offsets, work, width, multiplier_H, seed_H, sig_NH, n_shingles_N):
+    hash_W = np.empty(MAX_SHINGLE_WORDS - 1 + CHUNK_WORDS, np.uint64)  # up to width - 1 words of the chunk before
+    x = np.empty(hash_W.size, np.uint64)
+    row = np.empty(multiplier_H.size + seed_H.size, np.uint32)  # H rounded up to whole vectors
+    for d in range(offsets.size - 1):
+        row[:] = U32(EMPTY_ROW)
+        total = I64(0)
+        words = I64(0)
+        i, end, cut, h = offsets[d], offsets[d + 1], I64(0), U64(0)
+        while i < end:
+            i, count, cut, h = chunk_words(chars, i, end, cut, h, work, hash_W, words)
+            words += count
+            if words >= width:
+                count = words - width + 1
+                roll(hash_W, I64(0), count, width, x)
+                update(x, count, multiplier_H, seed_H, row)
+                total += count
+                words = width - 1
+                for t in range(words):
+                    hash_W[t] = hash_W[count + t]
+        if total == 0 and words > 0:
+            roll(hash_W, I64(0), I64(1), words, x)
+            update(x, I64(1), multiplier_H, seed_H, row)
+            total = I64(1)
+        n_shingles_N[d] = total
+        for r in range(sig_NH.shape[1]):
+            sig_NH[d, r] = row[r]
+
+
+def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[np.ndarray, np.ndarray]:
+    """See `gpu_curate.ops.minhash.signatures`."""
+    parameters = np.zeros(-(-spec.num_hashes // TAIL_ROWS) * TAIL_ROWS, np.uint64)
+    parameters[: spec.num_hashes] = spec.parameters()
+    if spec.family == "affine":
+        multiplier_H, seed_H = parameters.astype(np.uint32), parameters[:0]
+    else:
+        multiplier_H, seed_H = np.zeros(0, np.uint32), parameters
+    sig_NH = np.empty((len(text), spec.num_hashes), np.uint32)
+    n_shingles_N = np.empty(len(text), np.int64)
+    sign_documents(*host_arrays(text), scratch(), spec.shingle_words, multiplier_H, seed_H, sig_NH, n_shingles_N)
+    return sig_NH, n_shingles_N
+
+
+@njit
+def shingle_documents(hash_W, word_offsets, width, hash_S, offsets):
+    for d in range(offsets.size - 1):
+        count = offsets[d + 1] - offsets[d]
+        if count > 0:
+            first = word_offsets[d]
+            roll(hash_W, first, count, min(width, word_offsets[d + 1] - first), hash_S[offsets[d] :])
+
+
+def shingles(text: TextColumn, spec: MinHashSpec) -> tuple[np.ndarray, np.ndarray]:
+    """See `gpu_curate.ops.minhash.shingles`."""
+    hash_W, word_offsets = word_hashes(text)
+    words_N = np.diff(word_offsets)
+    offsets = np.zeros(len(text) + 1, np.int64)
+    np.cumsum(np.where(words_N > 0, np.maximum(words_N - spec.shingle_words + 1, 1), 0), out=offsets[1:])
+    hash_S = np.empty(int(offsets[-1]), np.uint64)
+    shingle_documents(hash_W, word_offsets, spec.shingle_words, hash_S, offsets)
+    return hash_S, offsets
+
+
+@njit
+def _count_equal_rows(sig_NH, pairs_P2, equal_P):
+    num_rows = sig_NH.shape[1]
+    for p in range(len(pairs_P2)):
+        a, b = sig_NH[pairs_P2[p, 0]], sig_NH[pairs_P2[p, 1]]
+        equal = 0
+        empty = 0
+        for r in range(num_rows):
+            equal += a[r] == b[r]
+            empty += (a[r] & b[r]) == U32(EMPTY_ROW)
+        equal_P[p] = 0 if empty == num_rows else equal
+
+
+def jaccard(sig_NH: np.ndarray, pairs_P2: np.ndarray) -> np.ndarray:
+    """See `gpu_curate.ops.minhash.jaccard`."""
+    equal_P = np.empty(len(pairs_P2), np.int64)
+    _count_equal_rows(np.ascontiguousarray(sig_NH), np.ascontiguousarray(pairs_P2), equal_P)
+    return equal_P / sig_NH.shape[1]
+
+
+@njit
+def _compare_sets(hash_S, offsets, pairs_P2, table, state, common_P, union_P):
+    """One open-addressing table a pair: state 0 free, 1 in a, 2 in b, 3 in both."""
+    for p in range(len(pairs_P2)):
+        a, b = pairs_P2[p, 0], pairs_P2[p, 1]
+        size = I64(2)
+        while size < 2 * (offsets[a + 1] - offsets[a] + offsets[b + 1] - offsets[b]):
+            size *= 2
+        state[:size] = 0
+        union = 0
+        common = 0
+        for side in range(1, 3):
+            document = a if side == 1 else b
+            for j in range(offsets[document], offsets[document + 1]):
+                slot = I64(hash_S[j]) & (size - 1)
+                while state[slot] and table[slot] != hash_S[j]:
+                    slot = (slot + 1) & (size - 1)
+                if state[slot] == 0:
+                    table[slot] = hash_S[j]
+                    union += 1
+                common += side == 2 and state[slot] == 1
+                state[slot] |= side
+        common_P[p] = common
+        union_P[p] = union
+
+
+def jaccard_exact(hash_S: np.ndarray, offsets: np.ndarray, pairs_P2: np.ndarray) -> np.ndarray:
+    """See `gpu_curate.ops.minhash.jaccard_exact`."""
+    if len(pairs_P2) == 0:
+        return np.zeros(0, np.float64)
+    longest = int((np.diff(offsets)[pairs_P2]).sum(axis=1).max())
+    size = 1 << max(2 * longest - 1, 1).bit_length()
+    common_P, union_P = np.empty(len(pairs_P2), np.int64), np.empty(len(pairs_P2), np.int64)
+    table, state = np.empty(size, np.uint64), np.empty(size, np.uint8)
+    _compare_sets(hash_S, offsets, np.ascontiguousarray(pairs_P2), table, state, common_P, union_P)
+    return common_P / np.maximum(union_P, 1)

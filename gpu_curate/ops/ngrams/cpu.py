@@ -1,0 +1,162 @@
+"""CPU twin of `ngrams`: documents stream through the word scratch; a bit filter turns almost every n-gram away.
+
+The filter has 16 bits an n-gram of the index or more, one of which is set: at most 6 % of foreign n-grams pass it. The
+directory then leads to the few indexed n-grams with the same top bits. Both are addressed by the hash, which is uniform.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpu_curate.document import TextColumn
+from gpu_curate.ops.minhash.cpu import roll
+from gpu_curate.ops.ngrams import MAX_NGRAM_WORDS, NgramIndex
+from gpu_curate.ops.simd import njit
+from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, host_arrays, scratch, word_hashes
+
+U64, I64 = np.uint64, np.int64
+MIN_FILTER_BITS = 10  # 128 bytes
+
+
+@njit
+def _item_grams(hash_W, word_offsets, n, whole_items, gram, item, width_seen):
+    """Every n-gram of every item with its item, repeats kept; returns how many."""
+    at = I64(0)
+    for k in range(word_offsets.size - 1):
+        first = word_offsets[k]
+        words = word_offsets[k + 1] - first
+        if words == 0 or (words < n and not whole_items):
+            continue
+        width = min(words, n)
+        count = words - width + 1
+        roll(hash_W, first, count, width, gram[at:])
+        item[at : at + count] = k
+        width_seen[width] = True
+        at += count
+    return at
+
+
+def build(items: TextColumn, n: int, whole_items: bool) -> NgramIndex:
+    """See `gpu_curate.ops.ngrams.NgramIndex.build`."""
+    hash_W, word_offsets = word_hashes(items)
+    gram, item = np.empty(len(hash_W), np.uint64), np.empty(len(hash_W), np.int64)
+    width_seen = np.zeros(n + 1, np.bool_)
+    count = _item_grams(hash_W, word_offsets, n, whole_items, gram, item, width_seen)
+    order = np.lexsort((item[:count], gram[:count]))
+    gram, item = gram[order], item[order]
+    new_gram = np.ones(count, np.bool_)
+    new_gram[1:] = gram[1:] != gram[:-1]
+    new_member = new_gram.copy()
+    new_member[1:] |= item[1:] != item[:-1]
+    gram_G, item_E = gram[new_gram], item[new_member]
+    item_offsets = np.append(np.flatnonzero(new_gram[new_member]), len(item_E)).astype(np.int64)
+    filter_bits = max((16 * max(len(gram_G), 1) - 1).bit_length(), MIN_FILTER_BITS)
+    bit = (gram_G >> np.uint64(64 - filter_bits)).astype(np.int64)
+    filter_words = np.zeros(1 << (filter_bits - 6), np.uint64)
+    np.bitwise_or.at(filter_words, bit >> 6, np.uint64(1) << (bit & 63).astype(np.uint64))
+    prefix = np.arange((1 << (filter_bits - 4)) + 1, dtype=np.int64)
+    return NgramIndex(
+        gram_G=gram_G,
+        item_offsets=item_offsets,
+        item_E=item_E,
+        item_grams_I=np.bincount(item_E, minlength=len(items)).astype(np.int32),
+        width_K=np.flatnonzero(width_seen).astype(np.int64),
+        filter_bits=filter_bits,
+        filter=filter_words,
+        directory=np.searchsorted(bit >> 4, prefix).astype(np.int64),
+    )
+
+
+@njit
+def _probe_documents(chars, offsets, work, width_K, gram_G, filter_bits, bit_filter, directory):
+    """(document, position) of every hit; once a document, in order of first appearance."""
+    doc = np.empty(1024, np.int64)
+    gram = np.empty(1024, np.int64)
+    hits = I64(0)
+    last_doc_G = np.full(gram_G.size, -1, np.int64)  # the document that hit an n-gram last: it is reported once
+    hash_W = np.empty(MAX_NGRAM_WORDS - 1 + CHUNK_WORDS, np.uint64)
+    x = np.empty(hash_W.size, np.uint64)
+    filter_shift = U64(64 - filter_bits)
+    directory_shift = U64(64 - filter_bits + 4)
+    for d in range(offsets.size - 1):
+        kept = I64(0)  # words at the front of hash_W that earlier chunks have seen
+        i, end, cut, h = offsets[d], offsets[d + 1], I64(0), U64(0)
+        while i < end:
+            i, count, cut, h = chunk_words(chars, i, end, cut, h, work, hash_W, kept)
+            words = kept + count
+            for width in width_K:
+                first = max(kept - width + 1, I64(0))
+                num = words - first - width + 1
+                if count == 0 or num <= 0:
+                    continue
+                roll(hash_W, first, num, width, x)
+                for j in range(num):
+                    bit = x[j] >> filter_shift
+                    if not (bit_filter[I64(bit >> U64(6))] >> (bit & U64(63))) & U64(1):
+                        continue
+                    prefix = I64(x[j] >> directory_shift)
+                    for g in range(directory[prefix], directory[prefix + 1]):
+                        if gram_G[g] == x[j] and last_doc_G[g] != d:
+                            last_doc_G[g] = d
+                            if hits == doc.size:
+                                doc = np.append(doc, np.empty_like(doc))
+                                gram = np.append(gram, np.empty_like(gram))
+                            doc[hits] = d
+                            gram[hits] = g
+                            hits += 1
+            first = max(words - width_K[-1] + 1, I64(0))
+            kept = words - first
+            for t in range(kept):
+                hash_W[t] = hash_W[first + t]
+    return doc[:hits], gram[:hits]
+
+
+def probe(text: TextColumn, index: NgramIndex) -> tuple[np.ndarray, np.ndarray]:
+    """See `gpu_curate.ops.ngrams.probe`."""
+    if len(index.gram_G) == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    doc_M, gram_M = _probe_documents(
+        *host_arrays(text), scratch(), index.width_K, index.gram_G, index.filter_bits, index.filter, index.directory
+    )
+    order = np.lexsort((gram_M, doc_M))
+    return doc_M[order], gram_M[order]
+
+
+@njit
+def _cover(doc_M, gram_M, item_offsets, item_E, item_grams_I, coverage_N, item_N, hits_N):
+    found_I = np.zeros(item_grams_I.size, np.int32)
+    m = 0
+    while m < doc_M.size:
+        d = doc_M[m]
+        start = m
+        while m < doc_M.size and doc_M[m] == d:
+            for e in range(item_offsets[gram_M[m]], item_offsets[gram_M[m] + 1]):
+                found_I[item_E[e]] += 1
+            m += 1
+        best = I64(-1)
+        for k in range(start, m):
+            for e in range(item_offsets[gram_M[k]], item_offsets[gram_M[k] + 1]):
+                item = item_E[e]
+                if best < 0:
+                    best = item
+                # shares are compared as products of integers, so equal shares are equal
+                ours, theirs = I64(found_I[item]) * item_grams_I[best], I64(found_I[best]) * item_grams_I[item]
+                if ours > theirs or (ours == theirs and item < best):
+                    best = item
+        coverage_N[d] = found_I[best] / item_grams_I[best]
+        item_N[d] = best
+        hits_N[d] = m - start
+        for k in range(start, m):
+            for e in range(item_offsets[gram_M[k]], item_offsets[gram_M[k] + 1]):
+                found_I[item_E[e]] = 0
+
+
+def coverage(
+    hits: tuple[np.ndarray, np.ndarray], index: NgramIndex, n_docs: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """See `gpu_curate.ops.ngrams.coverage`."""
+    coverage_N = np.zeros(n_docs, np.float32)
+    item_N = np.full(n_docs, -1, np.int64)
+    hits_N = np.zeros(n_docs, np.int32)
+    _cover(*hits, index.item_offsets, index.item_E, index.item_grams_I, coverage_N, item_N, hits_N)
+    return coverage_N, item_N, hits_N

@@ -1,0 +1,103 @@
+"""What the Numba twins share: the jit settings, the scalar mixer, and vector loads that plain Numba cannot express.
+
+The intrinsics are portable LLVM vector code without a processor's own instructions: LLVM lowers a comparison of 64
+bytes to AVX-512 masks, to AVX2 or SSE2 byte masks, or to NEON. They check no bounds: callers say why they stay inside.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gpu_curate.ops.mix import FMIX_1, FMIX_2
+
+njit = partial(numba.njit, nogil=True, cache=True)
+
+U64 = np.uint64
+BLOCK = 64  # bytes per vector step
+_I1, _I8, _I64 = ir.IntType(1), ir.IntType(8), ir.IntType(64)
+_V64 = ir.VectorType(_I8, BLOCK)
+
+
+@njit
+def fmix64(x):
+    """MurmurHash3's 64-bit finaliser of one uint64."""
+    x ^= x >> U64(33)
+    x *= U64(FMIX_1)
+    x ^= x >> U64(33)
+    x *= U64(FMIX_2)
+    return x ^ (x >> U64(33))
+
+
+def pointer(context, builder, array_type, array, index, element_type):
+    """Address of array[index] as a pointer to `element_type` (code generation)."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), element_type.as_pointer())
+
+
+@intrinsic
+def load_u64(typingctx, array, index):
+    """The 8 bytes at array[index : index + 8] of a uint8 array, little-endian, at any alignment."""
+
+    def codegen(context, builder, signature, args):
+        return builder.load(pointer(context, builder, signature.args[0], args[0], args[1], _I64), align=1)
+
+    return types.uint64(array, types.int64), codegen
+
+
+@intrinsic
+def ctz64(typingctx, x):
+    """Number of trailing zero bits of a uint64; 64 of 0."""
+
+    def codegen(context, builder, signature, args):
+        return builder.cttz(args[0], _I1(0))
+
+    return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def popcount64(typingctx, x):
+    """Number of set bits of a uint64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.ctpop(args[0])
+
+    return types.uint64(types.uint64), codegen
+
+
+def _splat(byte: int):
+    return ir.Constant(_V64, [byte] * BLOCK)
+
+
+@intrinsic
+def lower64(typingctx, source, i, target, j):
+    """target[j : j + 64] = source[i : i + 64] with A-Z lowered; returns the bit mask of the bytes from 0x80 up."""
+
+    def codegen(context, builder, signature, args):
+        v = builder.load(pointer(context, builder, signature.args[0], args[0], args[1], _V64), align=1)
+        upper = builder.icmp_unsigned("<", builder.sub(v, _splat(ord("A"))), _splat(26))
+        lowered = builder.select(upper, builder.or_(v, _splat(0x20)), v)
+        builder.store(lowered, pointer(context, builder, signature.args[2], args[2], args[3], _V64), align=1)
+        return builder.bitcast(builder.icmp_signed("<", v, _splat(0)), _I64)
+
+    return types.uint64(source, types.int64, target, types.int64), codegen
+
+
+@intrinsic
+def word_mask64(typingctx, array, i):
+    """Bit mask of the bytes of array[i : i + 64] that are [0-9a-z_] or from 0x80 up."""
+
+    def codegen(context, builder, signature, args):
+        v = builder.load(pointer(context, builder, signature.args[0], args[0], args[1], _V64), align=1)
+        word = builder.icmp_unsigned("<", builder.sub(v, _splat(ord("a"))), _splat(26))
+        word = builder.or_(word, builder.icmp_unsigned("<", builder.sub(v, _splat(ord("0"))), _splat(10)))
+        word = builder.or_(word, builder.icmp_unsigned("==", v, _splat(ord("_"))))
+        word = builder.or_(word, builder.icmp_signed("<", v, _splat(0)))
+        return builder.bitcast(word, _I64)
+
+    return types.uint64(array, types.int64), codegen
