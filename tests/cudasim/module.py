@@ -24,9 +24,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-CACHE = Path(
-    os.environ.get("GPU_CURATE_CUDASIM_CACHE", HERE.parents[1] / ".cache" / "cudasim")
-)
+CACHE = Path(os.environ.get("GPU_CURATE_CUDASIM_CACHE", HERE.parents[1] / ".cache" / "cudasim"))
 CXX = os.environ.get("CXX", "g++")
 # -O1 halves the compile time of -O2 and costs the tests less than it saves; gdwarf-4 for addr2line.
 FLAGS = [
@@ -69,13 +67,8 @@ def _key(*parts: bytes) -> str:
 @functools.cache
 def _runtime() -> Path:
     """The runtime as one object file, compiled once."""
-    sources = sorted(
-        [*HERE.glob("*.hpp"), HERE / "scheduler.cpp", HERE / "checker.cpp"]
-    )
-    target = (
-        CACHE
-        / f"runtime-{_key(*[s.read_bytes() for s in sources], repr(FLAGS).encode())}.o"
-    )
+    sources = sorted([*HERE.glob("*.hpp"), HERE / "scheduler.cpp", HERE / "checker.cpp"])
+    target = CACHE / f"runtime-{_key(*[s.read_bytes() for s in sources], repr(FLAGS).encode())}.o"
     if not target.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
@@ -115,9 +108,7 @@ class EmulatedModule:
             *[f"-D{d}" for d in defines],
             *(CHECKED_FLAGS if checked else []),
         ]
-        header = (HERE / "cuda_on_cpu.hpp").read_bytes() + (
-            HERE / "abi.hpp"
-        ).read_bytes()
+        header = (HERE / "cuda_on_cpu.hpp").read_bytes() + (HERE / "abi.hpp").read_bytes()
         runtime = _runtime()
         key = _key(
             source.encode(),
@@ -140,9 +131,7 @@ class EmulatedModule:
     def _build(self, source: str, flags: list[str], runtime: Path) -> None:
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
             wrapper = Path(folder) / "wrapper.cpp"
-            lines = [
-                f'#include "cuda_on_cpu.hpp"\n#line 1 "{self.name}"\n{source}\n#line 1 "wrapper"\n'
-            ]
+            lines = [f'#include "cuda_on_cpu.hpp"\n#line 1 "{self.name}"\n{source}\n#line 1 "wrapper"\n']
             lines += [f"CUDASIM_KERNEL({k})\n" for k in self.kernels]
             wrapper.write_text("".join(lines))
             _run([CXX, *flags, "-c", wrapper, "-o", f"{folder}/kernels.o"])
@@ -165,21 +154,13 @@ class EmulatedModule:
         """Findings with code addresses replaced by file and line."""
 
         def line(match: re.Match[str]) -> str:
-            address = hex(
-                int(match.group(1), 16) - self.base - 1
-            )  # - 1: the call, not the return address
+            address = hex(int(match.group(1), 16) - self.base - 1)  # - 1: the call, not the return address
             command = ["addr2line", "-i", "-e", str(self.path), address]
-            frames = subprocess.run(
-                command, capture_output=True, text=True
-            ).stdout.splitlines()
+            frames = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
             hits = [f.rsplit("/", 1)[-1] for f in frames if Path(self.name).name in f]
             return f"at {hits[0]}" if hits else "at ?"
 
-        return (
-            re.sub(r"pc=(0x[0-9a-f]+)", line, findings)
-            if shutil.which("addr2line")
-            else findings
-        )
+        return re.sub(r"pc=(0x[0-9a-f]+)", line, findings) if shutil.which("addr2line") else findings
 
 
 class EmulatedKernel:
@@ -203,25 +184,15 @@ class EmulatedKernel:
         shared_mem: int = 0,
     ) -> None:
         if len(args) != self.count:
-            raise TypeError(
-                f"{self.name} takes {self.count} arguments, got {len(args)}"
-            )
+            raise TypeError(f"{self.name} takes {self.count} arguments, got {len(args)}")
         boxes = [self._box(i, arg, *self.params[i]) for i, arg in enumerate(args)]
         pointers = (ctypes.c_void_p * self.count)(*[b.ctypes.data for b in boxes])
-        arrays = [
-            (a, kind == 1)
-            for a, (_, kind) in zip(args, self.params, strict=True)
-            if isinstance(a, np.ndarray)
-        ]
+        arrays = [(a, kind == 1) for a, (_, kind) in zip(args, self.params, strict=True) if isinstance(a, np.ndarray)]
         n, library = len(arrays), self.module.library
         low = (ctypes.c_uint64 * n)(*[a.ctypes.data for a, _ in arrays])
         high = (ctypes.c_uint64 * n)(*[a.ctypes.data + a.nbytes for a, _ in arrays])
-        library.cudasim_arrays(
-            low, high, (ctypes.c_int * n)(*[int(w) for _, w in arrays]), n
-        )
-        grid3, block3 = (
-            (ctypes.c_uint * 3)(*(*size, 1, 1)[:3]) for size in (grid, block)
-        )
+        library.cudasim_arrays(low, high, (ctypes.c_int * n)(*[int(w) for _, w in arrays]), n)
+        grid3, block3 = ((ctypes.c_uint * 3)(*(*size, 1, 1)[:3]) for size in (grid, block))
         found = library.cudasim_launch(
             self.entry,
             pointers,
@@ -233,25 +204,17 @@ class EmulatedKernel:
             ctypes.c_uint(self.module.preempt),
         )
         if found:
-            raise KernelFault(
-                f"{self.name}: {self.module.explain(library.cudasim_findings().decode())}"
-            )
+            raise KernelFault(f"{self.name}: {self.module.explain(library.cudasim_findings().decode())}")
 
     def _box(self, i: int, arg: Any, size: int, pointer: int) -> np.ndarray:
         """One argument as an array that holds its value or address."""
         where = f"{self.name}: argument {i}"
         if isinstance(arg, np.ndarray):
             if not pointer or not arg.flags.c_contiguous:
-                raise TypeError(
-                    f"{where} {'is not C-contiguous' if pointer else 'is a value, got an array'}"
-                )
+                raise TypeError(f"{where} {'is not C-contiguous' if pointer else 'is a value, got an array'}")
             return np.array([arg.ctypes.data], np.uint64)
         if isinstance(arg, np.generic):
             if pointer or arg.nbytes != size:
-                raise TypeError(
-                    f"{where} needs {'an array' if pointer else f'{size} bytes'}, got {arg.dtype}"
-                )
+                raise TypeError(f"{where} needs {'an array' if pointer else f'{size} bytes'}, got {arg.dtype}")
             return np.array([arg])
-        raise TypeError(
-            f"{where}: use NumPy arrays and NumPy scalars, got {type(arg).__name__}"
-        )
+        raise TypeError(f"{where}: use NumPy arrays and NumPy scalars, got {type(arg).__name__}")

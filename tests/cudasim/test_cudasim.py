@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from cudasim.module import EmulatedModule, KernelFault, available
 
-pytestmark = pytest.mark.skipif(
-    not available(), reason="no C++ compiler: the emulator compiles kernels with g++"
-)
+pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 SELFTEST = Path(__file__).with_name("selftest.cu")
 
 

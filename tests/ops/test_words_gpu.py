@@ -1,0 +1,52 @@
+"""The word kernels, on the emulator, give the CPU twin's integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cudasim.columns import columns, random_columns
+from cudasim.device import emulated
+from cudasim.module import available
+from hypothesis import given, settings
+
+from gpu_curate.document import TextColumn
+from gpu_curate.ops.words import cpu, gpu
+
+pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
+
+
+def assert_same(text: TextColumn, checked: bool = False, schedule: int = 0) -> None:
+    for got, expected in zip(gpu.word_hashes(text, emulated(checked, schedule)), cpu.word_hashes(text), strict=True):
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(("name", "text"), list(columns()), ids=[n for n, _ in columns()])
+def test_equals_cpu(name, text):
+    for schedule in (0, 1, 5):
+        assert_same(text, schedule=schedule)
+    assert_same(text, checked=True, schedule=3)
+
+
+@settings(max_examples=80, deadline=None)
+@given(random_columns())
+def test_random_bytes_equal_cpu(text):
+    assert_same(text, checked=True, schedule=2)
+
+
+@pytest.mark.parametrize("n", [31, 32, 33, 8191, 8192, 8193])
+def test_sizes_around_a_mask_word_and_a_block(n):
+    rng = np.random.default_rng(n)
+    letters = rng.choice(np.frombuffer(b"ab .", np.uint8), n)
+    for shift in (0, 1, 31):  # any address, any place in the buffer
+        chars = np.concatenate([np.full(shift, ord("x"), np.uint8), letters])
+        assert_same(TextColumn(chars, np.array([shift, shift + n // 3, shift + n], np.int64)))
+
+
+def test_megabytes_without_a_separator():
+    assert_same(TextColumn.from_texts([b"x" * 2_000_003, b"y"]))
+
+
+def test_very_many_empty_documents():
+    text = TextColumn(np.frombuffer(b"one two", np.uint8), np.array([0] * 200_000 + [3] * 100_000 + [7], np.int64))
+    assert_same(text)
