@@ -154,14 +154,17 @@ class Box:
         self._receipt_path(part).unlink(missing_ok=True)
 
     def verified(self, part: str, suffix: str) -> Path:
-        """Path of a partition's file after its content was checked against the receipt.
+        """As `verified_file`, for the file of a partition with this suffix."""
+        return self.verified_file(part, self.path(part, suffix).name)
+
+    def verified_file(self, part: str, name: str) -> Path:
+        """Path of a file of a partition after its content was checked against the receipt.
 
         Raises:
-            CorruptError: no receipt, or the size or hash differs.
+            CorruptError: no receipt, or the size or hash differs. The receipt is gone then: the partition is made again.
         """
         receipt = self.receipt(part)
-        path = self.path(part, suffix)
-        name = path.name
+        path = self.folder / name
         entry = next((f for f in receipt["files"] if f["file"] == name), None) if receipt else None
         if entry is None or file_hash(path) != entry["xxh3"]:
             self.discard(part)

@@ -1,0 +1,25 @@
+"""What a run read, dropped and kept, and what it cost: report.json for programs, index.html for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpu_curate.pipeline import Outcome
+
+
+def write_report(outcome: Outcome) -> None:
+    """Publish report/report.json and report/index.html of a finished run.
+
+    Raises:
+        FatalError: the accounts do not add up.
+    """
+    from gpu_curate.report.accounts import accounts
+    from gpu_curate.report.page import page
+    from gpu_curate.storage import publish, write_json
+
+    folder = outcome.context.run / "report"
+    facts = accounts(outcome)
+    write_json(folder / "report.json", facts)
+    with publish(folder / "index.html") as temp:
+        temp.write_text(page(facts, outcome.context), encoding="utf-8")

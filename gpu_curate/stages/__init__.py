@@ -38,13 +38,16 @@ class Stage:
 
     name: ClassVar[str]
     follows: ClassVar[str | None] = None  # the box whose partitions it follows one to one
-    reads: ClassVar[tuple[str, ...]] = ()  # boxes that must be complete before its first task
     code: ClassVar[tuple[str, ...]] = ()  # modules and packages below gpu_curate whose source it depends on
     on_device: ClassVar[bool] = False  # has a GPU twin
 
     def active(self, config: Config) -> bool:
         """False if this config has no use for the box."""
         return True
+
+    def reads(self, config: Config) -> tuple[str, ...]:
+        """Boxes, besides the one it follows, that must be complete before its first task."""
+        return ()
 
     def settings(self, config: Config) -> Any:
         """The part of the config that its output depends on, as plain data."""

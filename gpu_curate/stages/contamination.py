@@ -25,12 +25,14 @@ class Contamination(Stage):
 
     name: ClassVar[str] = "contamination"
     follows: ClassVar[str | None] = "documents"
-    reads: ClassVar[tuple[str, ...]] = ("references",)
     code: ClassVar[tuple[str, ...]] = ("stages.contamination", "ops.words", "ops.ngrams")
     on_device: ClassVar[bool] = True
 
     def active(self, config: Config) -> bool:
         return bool(benchmarks(config))
+
+    def reads(self, config: Config) -> tuple[str, ...]:
+        return ("references",)
 
     def settings(self, config: Config) -> Any:
         return [r.model_dump(include={"name", "ngram_words", "whole_items"}) for r in benchmarks(config)]
@@ -109,7 +111,7 @@ def self_test(context: Context) -> dict[str, str]:
         number = next(i for i, r in enumerate(context.config.references) if r.name == reference.name)
         table = context.box("references").read_table(f"{number:06d}", ["text"])
         planted = max(table["text"].to_pylist(), key=len)
-        if len(index) == 0:
+        if len(index.gram_G) == 0:
             wrong[reference.name] = f"no item has {reference.ngram_words} words: nothing can match (whole_items: true?)"
         else:
             best, _, _ = _coverage(_probe(TextColumn.from_texts([f"x y {planted} z"]), index), index, 1)

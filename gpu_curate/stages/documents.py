@@ -18,7 +18,7 @@ from gpu_curate.errors import ConfigError, FatalError, InputError
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split
 from gpu_curate.sources.files import File, find
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.storage import Box, publish, write_table
+from gpu_curate.storage import Box, publish, write_json, write_table
 
 # what documents/ always has; `keep_columns` follow as strings
 SCHEMA = pa.schema(
@@ -158,7 +158,7 @@ class Documents(Stage):
 
     def inputs(self, config: Config) -> Any:
         """Identity of every input file, for the fingerprint at the root."""
-        from gpu_curate.pipeline import content_identity
+        from gpu_curate.fingerprint import content_identity
 
         return [
             [[f.relative, f.size, content_identity(f, s) if s.content_fingerprint else f.identity] for f in own]
@@ -166,7 +166,11 @@ class Documents(Stage):
         ]
 
     def plan(self, context: Context) -> dict[str, Any]:
-        tasks = read_tasks(context.config, inventory(context.config))
+        files = inventory(context.config)
+        named = zip(context.config.sources, files, strict=True)
+        listing = [{"source": s.name, "path": f.path, "bytes": f.size} for s, own in named for f in own]
+        write_json(context.box(self.name).folder / "files.json", listing)  # file number → file
+        tasks = read_tasks(context.config, files)
         return {f"{number:06d}": task for number, task in enumerate(tasks)}
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:

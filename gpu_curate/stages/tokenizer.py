@@ -21,11 +21,13 @@ class TrainedTokenizer(Stage):
     """
 
     name: ClassVar[str] = "tokenizer"
-    reads: ClassVar[tuple[str, ...]] = ("documents", "signatures")
     code: ClassVar[tuple[str, ...]] = ("stages.tokenizer", "tokenizer")
 
     def active(self, config: Config) -> bool:
         return config.tokenizer.train is not None
+
+    def reads(self, config: Config) -> tuple[str, ...]:
+        return ("documents", "signatures")
 
     def settings(self, config: Config) -> Any:
         return config.tokenizer.model_dump(include={"train", "eot"})

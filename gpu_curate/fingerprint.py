@@ -1,0 +1,69 @@
+"""Fingerprints: what a box's content depends on, as one short hash.
+
+code (the source text of the modules it names), the part of the config it reads, the versions of the libraries it uses and
+the fingerprints of its inputs. Same fingerprint, same bytes; anything else is another folder.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from gpu_curate.config import SourceBase
+from gpu_curate.errors import ConfigError
+from gpu_curate.sources.files import File, open_raw
+
+_PACKAGE = Path(__file__).parent
+_CHUNK = 1 << 24
+DIGITS = 16
+
+
+def digest(value: Any) -> str:
+    """16 hex digits of plain data, independent of the order of keys."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
+
+
+@functools.cache
+def code_digest(names: tuple[str, ...]) -> str:
+    """Hash of the Python source of modules and packages below gpu_curate ("ops.words", "stages.tokens").
+
+    GPU twins and kernels are left out: they give the same bytes or are wrong.
+    """
+    state = hashlib.sha256()
+    for name in sorted(names):
+        path = _PACKAGE / name.replace(".", "/")
+        files = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+        for file in files:
+            if file.name != "gpu.py":
+                state.update(str(file.relative_to(_PACKAGE)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return state.hexdigest()[:DIGITS]
+
+
+def versions(distributions: tuple[str, ...]) -> dict[str, str | None]:
+    """Installed version of each distribution, None where it is not installed."""
+    found: dict[str, str | None] = {}
+    for name in distributions:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def content_identity(file: File, source: SourceBase) -> str:
+    """xxh3-64 of a file's bytes. Raises: ConfigError: it cannot be read."""
+    state = xxhash.xxh3_64()
+    try:
+        with open_raw(file.path, source.storage_options) as f:
+            while chunk := f.read(_CHUNK):
+                state.update(chunk)
+    except OSError as e:
+        raise ConfigError(f"source {source.name}: {file.path}: {e}") from e
+    return state.hexdigest()

@@ -1,0 +1,451 @@
+"""The run: which boxes there are, what each depends on, what must run, in which order.
+
+Tasks are (box, partition). A box that follows documents gets a task for each of its partitions as soon as that one is
+there, so that reading, hashing, scoring and tokenising overlap; the others wait for all they read. A partition whose
+receipt is there and whole is not run again.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from gpu_curate import __version__, backend
+from gpu_curate.config import Config
+from gpu_curate.engine import default_workers, make_engine
+from gpu_curate.errors import ConfigError, CorruptError, FatalError, GpuCurateError, RetryableError
+from gpu_curate.fingerprint import code_digest, digest, versions
+from gpu_curate.stages import Context, Stage, all_stages
+from gpu_curate.storage import Box, read_json, remove_temporaries, run_lock, write_json
+
+RUN_FILE = "run.json"
+FINGERPRINT = ".fingerprint"
+MAX_ATTEMPTS = 3
+_ROOTS = ("sources", "normalize", "pii")  # what a run directory is about: another one is another run
+
+
+class Progress(Protocol):
+    """What a run tells while it goes. Every call is cheap; none must raise."""
+
+    def note(self, text: str) -> None: ...
+
+    def warn(self, text: str) -> None: ...
+
+    def box(self, name: str, done: int, total: int | None, nbytes: int) -> None: ...
+
+
+class Quiet:
+    """A Progress that keeps warnings and says nothing."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def note(self, text: str) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def box(self, name: str, done: int, total: int | None, nbytes: int) -> None:
+        pass
+
+
+def active_stages(config: Config) -> list[Stage]:
+    return [s for s in all_stages() if s.active(config)]
+
+
+def fingerprints(config: Config) -> dict[str, str]:
+    """Fingerprint of every box of this config. Looks at the input files; reads none of their content unless asked to.
+
+    Raises:
+        ConfigError: an input, a tokenizer or a model is missing.
+    """
+    found: dict[str, str] = {}
+    for stage in active_stages(config):
+        inputs = stage.inputs(config) if hasattr(stage, "inputs") else None
+        upstream = [b for b in ((stage.follows,) if stage.follows else ()) + stage.reads(config) if b is not None]
+        found[stage.name] = digest(
+            {
+                "box": stage.name,
+                "code": code_digest((*stage.code, "document", "storage")),
+                "settings": stage.settings(config),
+                "libraries": versions(stage.libraries(config)),
+                "inputs": inputs,
+                "upstream": {b: found[b] for b in upstream},
+            }
+        )
+    return found
+
+
+def folders(run: Path, prints: dict[str, str]) -> dict[str, str]:
+    """The folder of every box: its plain name, or NAME-FINGERPRINT where the plain one holds something else."""
+    chosen = {}
+    for name, print_ in prints.items():
+        marker = run / name / FINGERPRINT
+        taken = marker.exists() and marker.read_text().strip() != print_
+        chosen[name] = f"{name}-{print_[:12]}" if taken else name
+    chosen["rejects"] = chosen["documents"].replace("documents", "rejects", 1)
+    return chosen
+
+
+def check_run_directory(run: Path, config: Config) -> None:
+    """Refuse a run directory that was made from other sources.
+
+    Raises:
+        ConfigError: names the file, the first key that differs, and both values.
+    """
+    path = run / RUN_FILE
+    if run.exists() and not run.is_dir():
+        raise ConfigError(f"run directory {run} is a file", "choose another folder with --out")
+    if not path.exists():
+        if run.is_dir() and any(not p.name.startswith(".") for p in run.iterdir()):
+            raise ConfigError(
+                f"run directory {run} is not empty and has no {RUN_FILE}", "choose an empty folder with --out"
+            )
+        return
+    try:
+        before = read_json(path)["config"]
+    except (CorruptError, KeyError, TypeError) as e:
+        raise ConfigError(f"{path} is not a run file of this program", "choose another folder with --out") from e
+    now = config.model_dump(mode="json")
+    for root in _ROOTS:
+        difference = _first_difference(before.get(root), now[root], root)
+        if difference is not None:
+            key, old, new = difference
+            raise ConfigError(
+                f"{path} was made with {key} = {old!r}, this config has {new!r}",
+                "the sources of a run directory do not change: choose another one with --out",
+            )
+
+
+def _first_difference(old: Any, new: Any, key: str) -> tuple[str, Any, Any] | None:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted(old.keys() | new.keys()):
+            if name in ("weight", "tokens"):
+                continue
+            found = _first_difference(old.get(name), new.get(name), f"{key}.{name}")
+            if found is not None:
+                return found
+        return None
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for i, (a, b) in enumerate(zip(old, new, strict=True)):
+            found = _first_difference(a, b, f"{key}.{i}")
+            if found is not None:
+                return found
+        return None
+    return None if old == new else (key, old, new)
+
+
+@dataclass
+class _BoxState:
+    stage: Stage
+    tasks: dict[str, Any] = field(default_factory=dict)  # partition → what run() is told
+    planned: bool = False
+    done: dict[str, dict[str, Any]] = field(default_factory=dict)  # partition → receipt
+    reused: int = 0
+    complete: bool = False
+    started: float = 0.0
+    finished: float = 0.0
+    nbytes: int = 0
+
+
+@dataclass
+class Outcome:
+    """What a run came to."""
+
+    context: Context
+    prints: dict[str, str]
+    backend: backend.Backend
+    wall: dict[str, float]  # box → seconds from its first task to its last, of this run
+    reused: dict[str, int]
+    seconds: float
+    warnings: list[str]
+
+
+def execute(config: Config, run: Path, progress: Progress | None = None) -> Outcome:
+    """Make every box of a run, reusing what is there.
+
+    Args:
+        config: the recipe.
+        run: run directory; made if missing.
+    Raises:
+        ConfigError: before any work.
+        FatalError: the run stopped; what is finished is kept and reused by the same call.
+        KeyboardInterrupt: likewise.
+    """
+    progress = progress or Quiet()
+    chosen = backend.choose(config.run.backend)
+    progress.note(f"backend: {chosen.choice} ({chosen.reason})")
+    check_run_directory(run, config)
+    prints = fingerprints(config)
+    start = time.perf_counter()
+    with run_lock(run, lambda pid: progress.note(f"process {pid} is working in {run}; waiting for it to end")):
+        remove_temporaries(run)
+        places = folders(run, prints)
+        for name, print_ in prints.items():
+            folder = run / places[name]
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / FINGERPRINT).write_text(print_ + "\n")
+        (run / places["rejects"]).mkdir(exist_ok=True)
+        context = Context(run, config, places, chosen.choice)
+        write_json(run / RUN_FILE, _run_file(config, prints, places, chosen))
+        runner = _Runner(context, progress, chosen)
+        try:
+            runner.run()
+        finally:
+            runner.close()
+        outcome = Outcome(
+            context,
+            prints,
+            chosen,
+            {n: round(s.finished - s.started, 3) for n, s in runner.boxes.items() if s.started},
+            {n: s.reused for n, s in runner.boxes.items()},
+            time.perf_counter() - start,
+            runner.warnings,
+        )
+        from gpu_curate.report import write_report
+
+        write_report(outcome)
+    return outcome
+
+
+def _run_file(config: Config, prints: dict[str, str], places: dict[str, str], chosen: backend.Backend) -> dict[str, Any]:
+    return {
+        "version": __version__,
+        "config": config.model_dump(mode="json"),
+        "fingerprints": prints,
+        "folders": places,
+        "backend": {"choice": chosen.choice, "reason": chosen.reason},
+        "machine": {
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "cores": default_workers(),
+            "pid": os.getpid(),
+        },
+        "versions": {"gpu_curate": __version__, **versions(("numpy", "numba", "pyarrow", "tokenizers", "gigatoken"))},
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _run_task(stage: Stage, context: Context, part: str, task: Any) -> dict[str, Any]:
+    """What a worker executes."""
+    return stage.run(context, part, task)
+
+
+class _Runner:
+    """Submits tasks when what they need is there, and looks after those that fail."""
+
+    def __init__(self, context: Context, progress: Progress, chosen: backend.Backend):
+        self.context, self.progress = context, progress
+        run = context.config.run
+        self.engine = make_engine(run.engine, run.workers or default_workers(), list(chosen.devices))
+        self.boxes = {s.name: _BoxState(s) for s in active_stages(context.config)}
+        self.warnings: list[str] = []
+        self._ready: deque[tuple[str, str]] = deque()
+        self._running: dict[Future[Any], tuple[str, str, str]] = {}  # → box, partition, kind
+        self._attempts: dict[tuple[str, str], int] = {}
+        self._closed = False
+
+    def run(self) -> None:
+        while not all(s.complete for s in self.boxes.values()):
+            self._advance()
+            self._submit()
+            if not self._running:
+                if self._ready or all(s.complete for s in self.boxes.values()):
+                    continue
+                stuck = [n for n, s in self.boxes.items() if not s.complete]
+                raise FatalError(f"nothing to run but {', '.join(stuck)} not complete")  # our own bug
+            done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+            self._collect(done)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.engine.close(kill=bool(self._running))
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+            self.progress.warn(text)
+
+    # -------------------------------------------------------------------------------------------- what can be done
+
+    def _advance(self) -> None:
+        """Plan boxes whose inputs are complete, queue their tasks, finish boxes without tasks left."""
+        moved = True
+        while moved:
+            moved = False
+            for state in self.boxes.values():
+                if state.complete:
+                    continue
+                reads_there = all(self.boxes[b].complete for b in state.stage.reads(self.context.config))
+                if state.stage.follows is not None:
+                    if reads_there:
+                        self._follow(state)
+                    source = self.boxes[state.stage.follows]
+                    all_known = source.complete and reads_there
+                else:
+                    if reads_there and not state.planned:
+                        state.planned = True
+                        state.started = time.perf_counter()
+                        for part, task in state.stage.plan(self.context).items():
+                            self._add(state, part, task)
+                    all_known = state.planned
+                if all_known and len(state.done) == len(state.tasks):
+                    state.stage.finish(self.context)
+                    state.complete = True
+                    state.finished = time.perf_counter()
+                    self._tell(state)
+                    moved = True
+
+    def _follow(self, state: _BoxState) -> None:
+        source = self.boxes[state.stage.follows or ""]
+        for part, receipt in source.done.items():
+            for output in (part, *receipt.get("more", [])):
+                if output not in state.tasks:
+                    self._add(state, output, None)
+
+    def _add(self, state: _BoxState, part: str, task: Any) -> None:
+        state.started = state.started or time.perf_counter()
+        state.tasks[part] = task
+        receipt = self.context.box(state.stage.name).receipt(part)
+        if receipt is not None and all(self._whole(state, output) for output in receipt.get("more", [])):
+            state.reused += 1
+            self._done(state, part, receipt)
+        else:
+            self._ready.append((state.stage.name, part))
+
+    def _whole(self, state: _BoxState, part: str) -> bool:
+        return self.context.box(state.stage.name).receipt(part) is not None
+
+    def _done(self, state: _BoxState, part: str, receipt: dict[str, Any]) -> None:
+        state.done[part] = receipt
+        state.nbytes += receipt.get("bytes", 0)
+        for text in receipt.get("warnings", []):
+            self.warn(text)
+        self._tell(state)
+
+    def _tell(self, state: _BoxState) -> None:
+        known = state.complete or state.stage.follows is None or self.boxes[state.stage.follows].complete
+        self.progress.box(state.stage.name, len(state.done), len(state.tasks) if known else None, state.nbytes)
+
+    # --------------------------------------------------------------------------------------------------- the workers
+
+    def _kind(self, name: str) -> str:
+        on_device = self.boxes[name].stage.on_device and self.context.backend == "gpu"
+        return "gpu" if on_device and self.engine.slots("gpu") else "cpu"
+
+    def _submit(self) -> None:
+        busy = {kind: sum(1 for r in self._running.values() if r[2] == kind) for kind in ("cpu", "gpu")}
+        waiting: deque[tuple[str, str]] = deque()
+        while self._ready:
+            name, part = self._ready.popleft()
+            kind = self._kind(name)
+            if busy[kind] >= self.engine.slots(kind):
+                waiting.append((name, part))
+                continue
+            busy[kind] += 1
+            state = self.boxes[name]
+            try:
+                future = self.engine.submit(kind, _run_task, state.stage, self.context, part, state.tasks[part])
+            except BrokenExecutor:
+                waiting.append((name, part))
+                self.engine.restart()
+                continue
+            self._running[future] = (name, part, kind)
+        self._ready = waiting
+
+    def _collect(self, done: set[Future[Any]]) -> None:
+        broken = False
+        for future in done:
+            if future not in self._running:
+                continue
+            name, part, _ = self._running.pop(future)
+            state = self.boxes[name]
+            try:
+                self._done(state, part, future.result())
+            except CorruptError as e:
+                self.warn(f"{e.message}; it is made again")
+                self._revive()
+                self._again(name, part, e)
+            except RetryableError as e:
+                self._again(name, part, e)
+            except BrokenExecutor as e:
+                broken = True
+                self._again(name, part, e)
+            except GpuCurateError:
+                raise
+            except MemoryError as e:
+                raise FatalError(
+                    f"{name}, partition {part}: out of memory", "set a smaller run.partition_bytes or fewer --workers"
+                ) from e
+            except Exception as e:
+                raise FatalError(f"{name}, partition {part}: {type(e).__name__}: {e}") from e
+        if broken:
+            for name, part, _ in self._running.values():
+                self._again(name, part, None)
+            self._running.clear()
+            self.warn("a worker process died; its partitions are run again")
+            self.engine.restart()
+
+    def _again(self, name: str, part: str, error: BaseException | None) -> None:
+        key = (name, part)
+        self._attempts[key] = self._attempts.get(key, 0) + (error is not None)
+        if self._attempts[key] >= MAX_ATTEMPTS:
+            raise FatalError(
+                f"{name}, partition {part}: failed {MAX_ATTEMPTS} times: {error}",
+                "if workers are killed for memory, set a smaller run.partition_bytes or fewer --workers",
+            ) from error
+        self._ready.append(key)
+
+    def _revive(self) -> None:
+        """Queue every partition whose receipt is gone again (its file was found to be damaged)."""
+        for state in self.boxes.values():
+            box = self.context.box(state.stage.name)
+            for part in list(state.done):
+                outputs = (part, *state.done[part].get("more", []))
+                if any(box.receipt(p) is None for p in outputs):
+                    state.nbytes -= state.done.pop(part).get("bytes", 0)
+                    state.complete = False
+                    self._ready.appendleft((state.stage.name, part))
+
+
+def run_state(run: Path) -> dict[str, Any]:
+    """What is there in a run directory: for `gpu-curate status`.
+
+    Raises:
+        ConfigError: no run directory.
+    """
+    path = run / RUN_FILE
+    if not path.exists():
+        raise ConfigError(f"{run} is not a run directory: it has no {RUN_FILE}")
+    info = read_json(path)
+    boxes = {}
+    for name, folder in info["folders"].items():
+        box = Box(run / folder)
+        receipts = [r for r in (box.receipt(p) for p in box.parts()) if r is not None]
+        boxes[name] = {
+            "folder": folder,
+            "partitions": len(receipts),
+            "documents": sum(r.get("documents", 0) for r in receipts),
+            "bytes": sum(r.get("bytes", 0) for r in receipts),
+            "cpu_seconds": round(sum(r.get("cpu_seconds", 0.0) for r in receipts), 3),
+        }
+    boxes.pop("rejects", None)
+    manifest = Path(info["folders"]["shards"]) / "manifest.json"
+    return {
+        "run": str(run),
+        "started": info["started"],
+        "complete": (run / manifest).exists(),
+        "backend": info["backend"],
+        "boxes": boxes,
+        "shards": str(run / info["folders"]["shards"]),
+    }
+
+

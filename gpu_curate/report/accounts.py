@@ -1,0 +1,231 @@
+"""The accounts of a run: documents, tokens and bytes in = kept + dropped by reason + rejected, or the run stops."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from gpu_curate import __version__
+from gpu_curate.errors import FatalError
+from gpu_curate.fingerprint import versions
+from gpu_curate.stages import Context
+from gpu_curate.storage import read_json
+
+if TYPE_CHECKING:
+    from gpu_curate.pipeline import Outcome
+
+LIBRARIES = ("numpy", "numba", "pyarrow", "tokenizers", "gigatoken", "xxhash", "scipy")
+
+
+def accounts(outcome: Outcome) -> dict[str, Any]:
+    """report.json of a finished run.
+
+    Raises:
+        FatalError: documents or tokens in differ from kept + dropped (+ rejected), or a split from its documents.
+    """
+    context = outcome.context
+    documents = _receipts(context, "documents")
+    decisions = _receipts(context, "decisions")
+    manifest = read_json(context.box("shards").folder / "manifest.json")
+    rejected, skipped, pii = Counter(), Counter(), Counter()
+    samples: dict[str, list[str]] = defaultdict(list)
+    for receipt in documents:
+        rejected.update(receipt.get("rejected", {}))
+        skipped.update(receipt.get("skipped", {}))
+        pii.update(receipt.get("pii", {}))
+        for kind, found in receipt.get("pii_samples", {}).items():
+            samples[kind] = (samples[kind] + found)[:5]
+    by_reason = {unit: Counter() for unit in ("documents", "tokens", "bytes_of_text")}
+    by_source: dict[str, Counter[str]] = defaultdict(Counter)
+    failing: Counter[str] = Counter()
+    for receipt in decisions:
+        for unit, counts in receipt["by_reason"].items():
+            by_reason[unit].update(counts)
+        for key, count in receipt["by_source"].items():
+            source, reason = key.split("\t")
+            by_source[source][reason] += count
+        failing.update(receipt["failing"])
+    _add_not_drawn(context, manifest, by_reason)
+    units = {
+        "documents": _unit(by_reason["documents"], sum(rejected.values())),
+        "tokens": _unit(by_reason["tokens"], 0),
+        "bytes": _unit(by_reason["bytes_of_text"], 0),
+    }
+    _check(documents, units, manifest, context)
+    warnings = [*outcome.warnings, *_warnings(context, units, by_source, manifest)]
+    return {
+        "version": __version__,
+        "run": str(context.run),
+        **units,
+        "skipped": dict(sorted(skipped.items())),
+        "rejected_by_source": dict(rejected),
+        "sources": {s: _unit(c, rejected.get(s, 0)) for s, c in by_source.items()},
+        "failing": dict(failing.most_common()),
+        "splits": {n: {"documents": s["documents"], "tokens": s["tokens"]} for n, s in manifest["splits"].items()},
+        "split": manifest["split"],
+        "mixture": manifest["mixture"],
+        "duplicates": _duplicates(context),
+        "contamination": _contamination(context),
+        "pii": {"counts": dict(pii), "samples": dict(samples)},
+        "special_texts": sum(r["special_texts"] for r in _receipts(context, "tokens")),
+        "steps": _steps(outcome),
+        "seconds": round(outcome.seconds, 3),
+        "backend": {"choice": outcome.backend.choice, "reason": outcome.backend.reason},
+        "tokenizer": _tokenizer(context),
+        "incomplete": sorted({f for r in documents for f in r.get("incomplete", [])}),
+        "warnings": list(dict.fromkeys(warnings)),
+        "versions": {"gpu_curate": __version__, **versions(LIBRARIES)},
+        "fingerprints": outcome.prints,
+        "folders": context.folders,
+    }
+
+
+def _receipts(context: Context, name: str) -> list[dict[str, Any]]:
+    if not context.has(name):
+        return []
+    box = context.box(name)
+    return [r for r in (box.receipt(p) for p in box.parts()) if r is not None]
+
+
+def _unit(counts: Counter[str], rejected: int) -> dict[str, Any]:
+    dropped = {reason: n for reason, n in counts.most_common() if reason != "kept"}
+    kept = counts.get("kept", 0)
+    return {"read": kept + sum(dropped.values()) + rejected, "rejected": rejected, "dropped": dropped, "kept": kept}
+
+
+def _add_not_drawn(context: Context, manifest: dict[str, Any], by_reason: dict[str, Counter[str]]) -> None:
+    """Documents that the mixture left out are dropped under `mixture:not_drawn`; repeats are not documents."""
+    left = manifest["mixture"]["not_drawn"]
+    for unit, count in left.items():
+        if count:
+            by_reason[unit]["kept"] -= count
+            by_reason[unit]["mixture:not_drawn"] += count
+
+
+def _check(
+    documents: list[dict[str, Any]], units: dict[str, Any], manifest: dict[str, Any], context: Context
+) -> None:
+    read = sum(r["documents"] for r in documents) + sum(sum(r.get("rejected", {}).values()) for r in documents)
+    tokens = sum(r["tokens"] for r in _receipts(context, "tokens"))
+    repeated = manifest["mixture"]["repeated"]
+    held = {unit: sum(s[unit] for s in manifest["splits"].values()) for unit in ("documents", "tokens")}
+    for what, left, right in (
+        ("documents read", read, units["documents"]["read"]),
+        ("tokens made", tokens, units["tokens"]["read"]),
+        ("documents in the splits", held["documents"], units["documents"]["kept"] + repeated["documents"]),
+        ("tokens in the splits", held["tokens"], units["tokens"]["kept"] + repeated["tokens"]),
+    ):
+        if left != right:
+            raise FatalError(f"the accounts do not add up: {what}: {left} against {right}")
+
+
+def _warnings(
+    context: Context, units: dict[str, Any], by_source: dict[str, Counter[str]], manifest: dict[str, Any]
+) -> list[str]:
+    config = context.config
+    found = []
+    documents = units["documents"]
+    total = documents["read"] - documents["rejected"]
+    for reason, count in documents["dropped"].items():
+        if total and count == total:
+            found.append(f"{reason} dropped all {total} documents")
+        elif total >= 20 and count > 0.9 * total:
+            found.append(f"{reason} dropped {count} of {total} documents")
+    for source in config.sources:
+        counts = by_source.get(source.name)
+        if counts is None or not sum(counts.values()):
+            found.append(f"source {source.name}: no document was read")
+            continue
+        copies = sum(counts[r] for r in ("exact_duplicate", "fuzzy_duplicate"))
+        share = copies / sum(counts.values())
+        fuzzy = config.dedup.fuzzy
+        if fuzzy is not None and share > fuzzy.max_source_share:
+            found.append(f"source {source.name}: {share:.0%} of its documents are duplicates (dedup.fuzzy.max_source_share)")
+    split = manifest["split"]
+    if not split["pinned"] and split["tokens_wanted"] < split["tokens_asked"]:
+        found.append(
+            f"validation holds {split['tokens_held']} tokens, not the {split['tokens_asked']} asked for: "
+            f"shards.validation.max_fraction is {config.shards.validation.max_fraction}"
+        )
+    for name, counts in _contamination(context).items():
+        if counts["matches"] == 0:
+            found.append(f"reference {name}: 0 hits over {total} documents; {counts['self_test']}")
+    lost = _lost_clusters(context)
+    if lost:
+        found.append(f"{lost} clusters of duplicates went whole: their survivor failed another rule")
+    return found
+
+
+def _lost_clusters(context: Context) -> int:
+    """Components none of whose members was kept, though a dropped copy failed nothing else."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    from gpu_curate.stages.decisions import BITS
+
+    if not context.has("duplicates"):
+        return 0
+    own = np.uint64(sum(1 << BITS[r] for r in ("exact_duplicate", "fuzzy_duplicate")))
+    clusters = pq.read_table(context.box("duplicates").folder / "clusters.parquet", columns=["doc_id", "component"])
+    doc_id, component = (clusters[c].to_numpy() for c in ("doc_id", "component"))
+    kept, only_copy = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for part in context.box("decisions").parts():
+        ids, keep, failing = context.box("decisions").columns(part, "doc_id", "keep", "failing")
+        where = np.searchsorted(doc_id, ids)
+        where[where == len(doc_id)] = 0
+        inside = doc_id[where] == ids if len(doc_id) else np.zeros(len(ids), bool)
+        kept.append(component[where[inside & keep]])
+        only_copy.append(component[where[inside & ~keep & (failing & ~own == 0)]])
+    return len(np.setdiff1d(np.concatenate(only_copy), np.concatenate(kept)))
+
+
+def _duplicates(context: Context) -> dict[str, Any]:
+    receipts = _receipts(context, "duplicates")
+    keys = ("candidate_pairs", "components", "exact", "fuzzy")
+    return {k: receipts[0][k] for k in keys} if receipts else {}
+
+
+def _contamination(context: Context) -> dict[str, Any]:
+    from gpu_curate.stages.contamination import benchmarks, self_test
+
+    if not context.has("contamination"):
+        return {}
+    wrong = self_test(context)
+    receipts = _receipts(context, "contamination")
+    return {
+        r.name: {
+            "matches": sum(x["matches"][r.name] for x in receipts),
+            "max_coverage": r.max_coverage,
+            "self_test": wrong.get(r.name, "a planted copy of an item is found"),
+        }
+        for r in benchmarks(context.config)
+    }
+
+
+def _tokenizer(context: Context) -> dict[str, Any]:
+    receipts = _receipts(context, "tokens")
+    keys = ("identity", "vocab_size", "eot_id", "dtype", "library", "library_reason")
+    return {k: receipts[0][k] for k in keys} if receipts else {}
+
+
+def _steps(outcome: Outcome) -> list[dict[str, Any]]:
+    """Cost of every box: `seconds` of the workers' time and `cpu_seconds`, reused partitions with what they cost when
+    they were made; `wall_seconds` of this run, from the first task to the last."""
+    steps = []
+    for name in outcome.prints:
+        receipts = _receipts(outcome.context, name)
+        backends = sorted({r.get("backend", "cpu") for r in receipts})
+        steps.append(
+            {
+                "name": name,
+                "seconds": round(sum(r.get("seconds", 0.0) for r in receipts), 3),
+                "cpu_seconds": round(sum(r.get("cpu_seconds", 0.0) for r in receipts), 3),
+                "wall_seconds": outcome.wall.get(name, 0.0),
+                "bytes": sum(r.get("bytes", 0) for r in receipts),
+                "documents": sum(r.get("documents", 0) for r in receipts),
+                "partitions": len(receipts),
+                "reused": outcome.reused.get(name, 0),
+                "backend": "+".join(backends) or outcome.backend.choice,
+            }
+        )
+    return steps

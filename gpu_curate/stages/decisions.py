@@ -1,0 +1,175 @@
+"""Decisions: keep a document, or drop it with the first failing rule as reason and the partner where there is one.
+
+# N documents
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gpu_curate.config import Config
+from gpu_curate.quality import RULES, evaluate
+from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.contamination import benchmarks
+from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
+from gpu_curate.stages.tokens import lengths
+from gpu_curate.storage import write_table
+
+# Reasons in the order they are tried; the number is the bit in `failing`. Quality rules keep bits 0..55.
+_FIRST_OTHER_BIT = 56
+OTHER_REASONS = (
+    "empty",
+    "language",
+    "exact_duplicate",
+    "fuzzy_duplicate",
+    "reference_duplicate",
+    "contaminated",
+    "too_few_tokens",
+)
+BITS = {name: bit for bit, name in enumerate(RULES)} | {
+    name: _FIRST_OTHER_BIT + i for i, name in enumerate(OTHER_REASONS)
+}
+ORDER = ("empty", "language", *RULES, *OTHER_REASONS[2:])
+assert len(RULES) <= _FIRST_OTHER_BIT
+
+SCHEMA = pa.schema(
+    [
+        ("doc_id", pa.int64()),
+        ("keep", pa.bool_()),
+        ("reason", pa.dictionary(pa.int16(), pa.string())),  # first failing rule; null if kept
+        ("failing", pa.uint64()),  # bit set of all failing rules, see BITS
+        ("partner", pa.int64()),  # doc_id of the survivor, or of the benchmark item; null without one
+        ("tokens", pa.int64()),  # the document's EOT included
+        ("bytes", pa.int64()),
+    ]
+)
+
+
+class Decisions(Stage):
+    """Apply every threshold to the stored scores. Moving one re-runs this box and the shards, nothing else.
+
+    Reads: documents(doc_id), signatures(bytes), scores, contamination, duplicates, tokens(lengths).
+    Writes: keep, reason, failing, partner, tokens, bytes.
+    Loosening a threshold never adds a drop: survivors are chosen among all documents, before any threshold. The price is
+    that a cluster goes with its survivor if the survivor fails a rule; the report counts these.
+    """
+
+    name: ClassVar[str] = "decisions"
+    follows: ClassVar[str | None] = "documents"
+    code: ClassVar[tuple[str, ...]] = ("stages.decisions", "quality")
+
+    def reads(self, config: Config) -> tuple[str, ...]:
+        boxes = ["signatures", "scores", "tokens"]
+        if config.dedup.exact or config.dedup.fuzzy is not None:
+            boxes.append("duplicates")
+        if benchmarks(config):
+            boxes.append("contamination")
+        return tuple(boxes)
+
+    def settings(self, config: Config) -> Any:
+        return {
+            "quality": config.quality.model_dump(),
+            "language": config.language.model_dump(include={"keep", "min_score"}),
+            "min_tokens": config.min_tokens,
+            "max_coverage": [(r.name, r.max_coverage) for r in benchmarks(config)],
+        }
+
+    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+        watch = Stopwatch()
+        config = context.config
+        doc_id_N = context.box("documents").read_table(part, ["doc_id"])["doc_id"].to_numpy()
+        nbytes_N = context.box("signatures").columns(part, "bytes")[0]
+        tokens_N = lengths(context, part)
+        scores = context.box("scores").read_table(part)
+        values = {n: scores[n].to_numpy() for n in scores.column_names if n != "language"}
+        failing_N = evaluate(values, config.quality).astype(np.uint64)
+        partner_N = np.full(len(doc_id_N), -1, np.int64)
+
+        def fail(where: np.ndarray, reason: str, partner: np.ndarray | None = None) -> None:
+            failing_N[where] |= np.uint64(1 << BITS[reason])
+            if partner is not None:
+                partner_N[where] = np.where(partner_N[where] < 0, partner[where], partner_N[where])
+
+        fail(nbytes_N == 0, "empty")
+        if config.language.model is not None and config.language.keep is not None:
+            from gpu_curate.text.language import language_codes
+
+            wanted = pa.array(sorted(language_codes(config.language.keep)), pa.string())
+            known = pc.is_in(scores["language"].cast(pa.string()), wanted).to_numpy()
+            fail(~known | (values["language_score"] < config.language.min_score), "language")
+        if context.has("duplicates") and len(doc_id_N):
+            self._duplicates(context, doc_id_N, fail)
+        if context.has("contamination"):
+            box = context.box("contamination")
+            for r in benchmarks(config):
+                coverage, item = box.columns(part, f"coverage_{r.name}", f"item_{r.name}")
+                fail(coverage > np.float32(r.max_coverage), "contaminated", item)
+        fail(tokens_N - 1 < config.min_tokens, "too_few_tokens")
+        table = _table(doc_id_N, failing_N, partner_N, tokens_N, nbytes_N)
+        box = context.box(self.name)
+        path = box.path(part, ".parquet")
+        write_table(path, table)
+        facts = {"documents": len(doc_id_N), "bytes": int(nbytes_N.sum()), "backend": "cpu"}
+        return box.commit(part, [path], {**facts, **_accounts(context, part, table), **watch.facts()})
+
+    def _duplicates(self, context: Context, doc_id_N: np.ndarray, fail: Any) -> None:
+        clusters = read_clusters(context, int(doc_id_N[0]), int(doc_id_N[-1]))
+        kind = clusters["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
+        dropped = np.flatnonzero(kind != None)  # noqa: E711  elementwise
+        row = np.searchsorted(doc_id_N, clusters["doc_id"].to_numpy()[dropped])
+        survivor = clusters["survivor"].to_numpy()[dropped]
+        partner = np.full(len(doc_id_N), -1, np.int64)
+        partner[row] = survivor
+        of_reference = np.zeros(len(doc_id_N), np.bool_)
+        of_reference[row] = survivor >= FIRST_REFERENCE
+        exact = np.zeros(len(doc_id_N), np.bool_)
+        exact[row] = kind[dropped] == "exact"
+        fail((partner >= 0) & of_reference, "reference_duplicate", partner)
+        fail((partner >= 0) & ~of_reference & exact, "exact_duplicate", partner)
+        fail((partner >= 0) & ~of_reference & ~exact, "fuzzy_duplicate", partner)
+
+
+def _table(
+    doc_id: np.ndarray, failing: np.ndarray, partner: np.ndarray, tokens: np.ndarray, nbytes: np.ndarray
+) -> pa.Table:
+    code = np.full(len(doc_id), -1, np.int16)
+    for number in reversed(range(len(ORDER))):
+        code[failing >> np.uint64(BITS[ORDER[number]]) & np.uint64(1) == 1] = number
+    keep = code < 0
+    reason = pa.DictionaryArray.from_arrays(pa.array(np.where(keep, 0, code), pa.int16(), mask=keep), list(ORDER))
+    return pa.table(
+        {
+            "doc_id": doc_id,
+            "keep": keep,
+            "reason": reason,
+            "failing": failing,
+            "partner": pa.array(partner, pa.int64(), mask=partner < 0),
+            "tokens": tokens,
+            "bytes": nbytes,
+        }
+    ).cast(SCHEMA)
+
+
+def _accounts(context: Context, part: str, table: pa.Table) -> dict[str, Any]:
+    """What became of the partition: documents, tokens and bytes by reason; the same per source; every failing rule."""
+    sources = context.box("documents").read_table(part, ["source"])["source"].cast(pa.string()).to_pylist()
+    reasons = [r or "kept" for r in table["reason"].cast(pa.string()).to_pylist()]
+    documents: Counter[str] = Counter(reasons)
+    per_source: Counter[str] = Counter(f"{s}\t{r}" for s, r in zip(sources, reasons, strict=True))
+    tokens: Counter[str] = Counter()
+    nbytes: Counter[str] = Counter()
+    for reason, t, b in zip(reasons, table["tokens"].to_pylist(), table["bytes"].to_pylist(), strict=True):
+        tokens[reason] += t
+        nbytes[reason] += b
+    failing = table["failing"].to_numpy()
+    any_rule = {n: int((failing >> np.uint64(bit) & np.uint64(1)).sum()) for n, bit in BITS.items()}
+    return {
+        "by_reason": {"documents": dict(documents), "tokens": dict(tokens), "bytes_of_text": dict(nbytes)},
+        "by_source": dict(per_source),
+        "failing": {n: c for n, c in any_rule.items() if c},
+    }

@@ -1,0 +1,396 @@
+"""Duplicates: exact and fuzzy, band by band, one survivor a component.
+
+# N documents (sources first, then reference sets), B bands, E candidate pairs, M members of components of two or more
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gpu_curate.config import Config, Fuzzy
+from gpu_curate.document import MAX_FILES, ROW_BITS, TextColumn
+from gpu_curate.errors import ConfigError
+from gpu_curate.ops.components import Components, band_edges
+from gpu_curate.ops.mix import fmix64
+from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.signatures import band_column, minhash_spec
+from gpu_curate.storage import Box, write_table
+
+FIRST_REFERENCE = MAX_FILES << ROW_BITS  # doc_ids from here up are items of reference sets
+JACCARD_SAMPLE = 10_000  # fuzzy duplicates whose Jaccard similarity to their survivor is measured for the report
+_PAIR_BYTES = 256 << 20  # of text held while pairs are compared
+
+CLUSTERS = pa.schema(
+    [
+        ("doc_id", pa.int64()),
+        ("component", pa.int64()),  # lowest doc_id in it
+        ("size", pa.int64()),
+        ("survivor", pa.int64()),
+        ("kind", pa.dictionary(pa.int8(), pa.string())),  # exact | fuzzy; null for the survivor itself
+        ("jaccard", pa.float32()),  # to the survivor, where measured
+    ]
+)
+
+
+class Duplicates(Stage):
+    """Connect documents of equal content or equal band hash, and name one survivor of each component.
+
+    Reads: signatures, reference_signatures; scores with `keep: highest:SCORE`; documents with `verify: exact`.
+    Writes: clusters.parquet (every document of a component of two or more) and train_only.parquet (doc_id of every
+    document that matches a `train_only` set, with the rest of its component).
+    Memory: about 45 bytes a document, whatever the number of bands and pairs: 8 for its id, 16 for its content hash
+    while exact copies are found, 8 for one band, 12 for sorting it, 4 for the component, 1 for validity.
+    Time: about one CPU second per million documents for 14 bands.
+    Source: Broder 1997; connected components as in Penedo et al. 2024, arXiv:2406.17557, section 3.4.
+    Deviates: a document without a shingle can only be an exact duplicate; an empty one is none.
+    """
+
+    name: ClassVar[str] = "duplicates"
+    code: ClassVar[tuple[str, ...]] = ("stages.duplicates", "ops.components", "ops.minhash", "ops.words", "ops.mix")
+    on_device: ClassVar[bool] = True
+
+    def active(self, config: Config) -> bool:
+        return bool(config.dedup.exact) or config.dedup.fuzzy is not None
+
+    def reads(self, config: Config) -> tuple[str, ...]:
+        boxes = ["documents", "signatures"]
+        if any(r.action != "decontaminate" for r in config.references):
+            boxes += ["references", "reference_signatures"]
+        if config.dedup.fuzzy is not None and config.dedup.fuzzy.keep.startswith("highest:"):
+            boxes.append("scores")
+        return tuple(boxes)
+
+    def settings(self, config: Config) -> Any:
+        fuzzy = config.dedup.fuzzy
+        dropped = {"max_source_share", "components"}
+        return {
+            "exact": config.dedup.exact,
+            "fuzzy": fuzzy and fuzzy.model_dump(exclude=dropped),
+            "actions": [(r.name, r.action) for r in config.references if r.action != "decontaminate"],
+        }
+
+    def plan(self, context: Context) -> dict[str, Any]:
+        return {"000000": None}
+
+    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+        watch = Stopwatch()
+        corpus = Corpus(context)
+        fuzzy = context.config.dedup.fuzzy
+        components = Components(len(corpus))
+        exact = _exact_labels(context, corpus) if context.config.dedup.exact else None
+        if exact is not None:
+            copies = np.flatnonzero(exact != np.arange(len(exact)))
+            components.add_edges(exact[copies], copies)
+        pairs, how = _connect_bands(context, corpus, components) if fuzzy is not None else (0, "cpu")
+        clusters = _clusters(context, corpus, components.labels(), exact)
+        train_only = _train_only(context, corpus, components.labels())
+        box = context.box(self.name)
+        paths = [box.folder / "clusters.parquet", box.folder / "train_only.parquet"]
+        write_table(paths[0], clusters, row_group_size=65536)
+        write_table(paths[1], pa.table({"doc_id": corpus.doc_id_N[train_only]}))
+        facts = {
+            "documents": len(corpus),
+            "candidate_pairs": int(pairs),
+            "components": len(np.unique(clusters["component"].to_numpy())),
+            "backend": how,
+            **_kind_counts(clusters),
+        }
+        return box.commit(part, paths, {**facts, **watch.facts()})
+
+
+def _kind_counts(clusters: pa.Table) -> dict[str, int]:
+    counts = {v["values"]: v["counts"] for v in pc.value_counts(clusters["kind"].cast(pa.string())).to_pylist()}
+    return {"exact": counts.get("exact", 0), "fuzzy": counts.get("fuzzy", 0)}
+
+
+class Corpus:
+    """All documents in one numbering 0..N - 1, in increasing doc_id: the sources', then those of the reference sets."""
+
+    def __init__(self, context: Context):
+        self.context = context
+        boxes = [("documents", "signatures")]
+        if context.has("reference_signatures"):
+            boxes.append(("references", "reference_signatures"))
+        self.parts: list[tuple[Box, Box, str]] = []  # documents box, signatures box, partition
+        for documents, signatures in boxes:
+            of_documents, of_signatures = context.box(documents), context.box(signatures)
+            self.parts += [(of_documents, of_signatures, p) for p in of_documents.parts() if self._compared(documents, p)]
+        ids = [d.read_table(p, ["doc_id"])["doc_id"].to_numpy() for d, _, p in self.parts]
+        self.starts = np.cumsum([0] + [len(i) for i in ids])
+        self.doc_id_N = np.concatenate(ids) if ids else np.zeros(0, np.int64)
+        assert (np.diff(self.doc_id_N) > 0).all(), "partitions out of order"
+        actions = {r.name: r.action for r in context.config.references}
+        self.is_reference_N = self.doc_id_N >= FIRST_REFERENCE
+        self.train_only_N = np.zeros(len(self), np.bool_)
+        for (documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
+            if start < stop and self.is_reference_N[start]:
+                self.train_only_N[start:stop] = actions[documents.receipt(part)["set"]] == "train_only"  # type: ignore[index]
+
+    def _compared(self, box: str, part: str) -> bool:
+        if box == "documents":
+            return True
+        return self.context.config.references[int(part)].action != "decontaminate"
+
+    def __len__(self) -> int:
+        return len(self.doc_id_N)
+
+    def column(self, name: str) -> np.ndarray:
+        """One column of signatures/ for every document."""
+        arrays = [s.columns(p, name)[0] for _, s, p in self.parts]
+        return np.concatenate(arrays) if arrays else np.zeros(0, np.uint64)
+
+    def texts(self, numbers: np.ndarray) -> list[bytes]:
+        """The texts of some documents (sorted numbers are read fastest)."""
+        out: list[Any] = [b""] * len(numbers)
+        owner = np.searchsorted(self.starts, numbers, side="right") - 1
+        for part in np.unique(owner):
+            where = np.flatnonzero(owner == part)
+            column = _text_column(str(self.parts[part][0].folder), self.parts[part][2])
+            for i in where:
+                out[i] = column.raw(int(numbers[i] - self.starts[part]))
+        return out
+
+
+@functools.lru_cache(maxsize=2)
+def _text_column(folder: str, part: str) -> TextColumn:
+    from pathlib import Path
+
+    return TextColumn.from_arrow(Box(Path(folder)).read_table(part, ["text"])["text"])
+
+
+def _exact_labels(context: Context, corpus: Corpus) -> np.ndarray:
+    """int64 of N: the lowest number of a document of equal content (and scope), itself if there is none.
+
+    Empty documents and those of `train_only` sets equal nothing here.
+    """
+    hi, lo, nbytes, scope = (corpus.column(c) for c in ("content_hi", "content_lo", "bytes", "scope"))
+    valid = (nbytes > 0) & ~corpus.train_only_N
+    exact = Components(len(corpus))
+    scoped = hi ^ fmix64(scope) if scope.any() else hi
+    a, b = band_edges(scoped, valid)
+    same = (lo[a] == lo[b]) & (nbytes[a] == nbytes[b]) & (hi[a] == hi[b])
+    if not same.all():  # two different contents share 64 bits: compare every pair of those buckets
+        for bucket in np.unique(scoped[a[~same]]):
+            members = np.flatnonzero((scoped == bucket) & valid)
+            order = members[np.lexsort((members, nbytes[members], lo[members], hi[members]))]
+            x, y = order[:-1], order[1:]
+            alike = (lo[x] == lo[y]) & (hi[x] == hi[y]) & (nbytes[x] == nbytes[y])
+            exact.add_edges(x[alike], y[alike])
+        a, b = a[same], b[same]
+    if context.config.dedup.exact == "compare":
+        keep = np.concatenate([_equal_texts(corpus, x, y) for x, y in _pair_chunks(corpus, a, b)] or [np.zeros(0, bool)])
+        a, b = a[keep], b[keep]
+    exact.add_edges(a, b)
+    return exact.labels()
+
+
+def _equal_texts(corpus: Corpus, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.array([x == y for x, y in zip(corpus.texts(a), corpus.texts(b), strict=True)], np.bool_)
+
+
+def _pair_chunks(corpus: Corpus, a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pairs in slices whose texts fit in memory; the order stays."""
+    if not len(a):
+        return
+    nbytes = corpus.column("bytes")
+    owner = np.cumsum(nbytes[a] + nbytes[b]) // _PAIR_BYTES
+    cuts = np.flatnonzero(np.diff(owner)) + 1
+    yield from zip(np.split(a, cuts), np.split(b, cuts), strict=True)
+
+
+def _connect_bands(context: Context, corpus: Corpus, components: Components) -> tuple[int, str]:
+    """Connect every pair of documents that shares a bucket (and passes `verify`); returns pairs and where it ran."""
+    fuzzy = context.config.dedup.fuzzy
+    assert fuzzy is not None
+    valid = (corpus.column("n_shingles") > 0) & ~corpus.train_only_N
+    if fuzzy.verify == "none" and _curator_wanted(context):
+        from gpu_curate.backend import curator_components
+
+        return curator_components(context, corpus, valid, components), "gpu"
+    pairs = 0
+    for b in range(fuzzy.num_bands):
+        hash_N = corpus.column(band_column(b))
+        if fuzzy.verify == "none":
+            pairs += components.add_band(_place(context, hash_N), _place(context, valid))
+            continue
+        x, y = band_edges(hash_N, valid)
+        pairs += len(x)
+        label_N = components.labels()
+        new = label_N[x] != label_N[y]  # the others would connect nothing
+        x, y = x[new], y[new]
+        for p, q in _pair_chunks(corpus, x, y):
+            alike = _similarity(corpus, p, q, fuzzy) >= fuzzy.threshold
+            components.add_edges(p[alike], q[alike])
+    return pairs, context.backend
+
+
+def _place(context: Context, array: np.ndarray) -> Any:
+    if context.backend != "gpu":
+        return array
+    from gpu_curate.backend import to_device
+
+    return to_device(array)
+
+
+def _curator_wanted(context: Context) -> bool:
+    fuzzy = context.config.dedup.fuzzy
+    assert fuzzy is not None
+    if fuzzy.components == "scipy" or context.backend != "gpu":
+        if fuzzy.components == "curator":
+            raise ConfigError(
+                "dedup.fuzzy.components: curator needs the GPU backend, this run is on the CPU",
+                "set components: auto, or run with --backend gpu",
+            )
+        return False
+    from gpu_curate.backend import curator_available
+
+    return curator_available(required=fuzzy.components == "curator")
+
+
+def _similarity(corpus: Corpus, a: np.ndarray, b: np.ndarray, fuzzy: Fuzzy) -> np.ndarray:
+    """float64 Jaccard similarity of pairs: estimated from signatures, or exact on the sets of shingles."""
+    from gpu_curate.ops.minhash import jaccard, jaccard_exact, shingles
+
+    used, inverse = np.unique(np.concatenate([a, b]), return_inverse=True)
+    pairs_P2 = inverse.reshape(2, -1).T.astype(np.int64)
+    if fuzzy.verify == "signature":
+        return jaccard(_signature_rows(corpus, used), pairs_P2)
+    hash_S, offsets = shingles(TextColumn.from_texts(corpus.texts(used)), minhash_spec(fuzzy))
+    return jaccard_exact(hash_S, offsets, pairs_P2)
+
+
+def _signature_rows(corpus: Corpus, numbers: np.ndarray) -> np.ndarray:
+    owner = np.searchsorted(corpus.starts, numbers, side="right") - 1
+    rows = []
+    for part in np.unique(owner):
+        _, signatures, name = corpus.parts[part]
+        column = signatures.read_table(name, ["signature"])["signature"].combine_chunks()
+        taken = column.take(pa.array(numbers[owner == part] - corpus.starts[part]))
+        width = column.type.byte_width // 4
+        buffer = np.frombuffer(taken.buffers()[1], np.uint32)[taken.offset * width :]
+        rows.append(buffer[: len(taken) * width].reshape(-1, width))
+    return np.ascontiguousarray(np.concatenate(rows))
+
+
+def _clusters(context: Context, corpus: Corpus, label_N: np.ndarray, exact: np.ndarray | None) -> pa.Table:
+    """The members of every component of two or more, in order of doc_id."""
+    size_N = np.bincount(label_N, minlength=len(label_N))
+    members = np.flatnonzero(size_N[label_N] > 1)
+    component = label_N[members]
+    rank = _rank(context, corpus, members)
+    order = np.lexsort((rank, component))  # best of each component first
+    head = np.flatnonzero(np.diff(component[order], prepend=-1))
+    survivor = np.empty(len(members), np.int64)
+    runs = np.diff(np.append(head, len(members)))
+    survivor[order] = np.repeat(members[order[head]], runs)
+    survives = survivor == members
+    is_reference = corpus.is_reference_N[members]
+    if exact is None:
+        is_copy = np.zeros(len(members), np.bool_)
+    else:  # an exact copy: a document of equal content ranks before it
+        by_content = np.lexsort((rank, exact[members]))
+        first = np.diff(exact[members][by_content], prepend=-1) != 0
+        is_copy = np.empty(len(members), np.bool_)
+        is_copy[by_content] = ~first
+    kind = np.where(is_copy, "exact", "fuzzy").astype(object)
+    kind[survives | is_reference] = None
+    survivor[is_reference] = members[is_reference]  # a reference is never dropped
+    table = pa.table(
+        {
+            "doc_id": corpus.doc_id_N[members],
+            "component": corpus.doc_id_N[component],
+            "size": size_N[component].astype(np.int64),
+            "survivor": corpus.doc_id_N[survivor],
+            "kind": pa.array(kind, pa.string()).dictionary_encode().cast(CLUSTERS.field("kind").type),
+            "jaccard": _measured(context, corpus, members, survivor, kind),
+        }
+    )
+    return table.cast(CLUSTERS)
+
+
+def _measured(
+    context: Context, corpus: Corpus, members: np.ndarray, survivor: np.ndarray, kind: np.ndarray
+) -> pa.Array:
+    """Exact Jaccard similarity to the survivor: of exact copies, of matches of a reference set, and of a sample."""
+    fuzzy = context.config.dedup.fuzzy
+    value = np.full(len(members), np.nan, np.float32)
+    value[kind == "exact"] = 1.0
+    if fuzzy is not None:
+        of_reference = corpus.is_reference_N[survivor]
+        where = np.flatnonzero(kind == "fuzzy")
+        if len(where) > JACCARD_SAMPLE:
+            lo = corpus.column("content_lo")[members[where]]
+            chosen = np.zeros(len(where), np.bool_)
+            chosen[np.argsort(fmix64(lo), kind="stable")[:JACCARD_SAMPLE]] = True
+            where = where[chosen | of_reference[where]]
+        exact = fuzzy.model_copy(update={"verify": "exact"})
+        done = 0
+        for a, b in _pair_chunks(corpus, members[where], survivor[where]):
+            value[where[done : done + len(a)]] = _similarity(corpus, a, b, exact)
+            done += len(a)
+    return pa.array(value, pa.float32(), mask=np.isnan(value))
+
+
+def _rank(context: Context, corpus: Corpus, members: np.ndarray) -> np.ndarray:
+    """int64 rank of each member: the lowest of a component survives. References come first, ties end in doc_id order."""
+    fuzzy = context.config.dedup.fuzzy
+    keep = fuzzy.keep if fuzzy is not None else "random"
+    seed = fuzzy.seed if fuzzy is not None else 0
+    random = fmix64(corpus.column("content_lo")[members] ^ np.uint64(seed))
+    keys: list[np.ndarray] = [members, random]  # least important first
+    if keep == "first":
+        keys = [members]
+    elif keep == "longest":
+        keys.append(-corpus.column("bytes")[members])
+    elif keep.startswith("highest:"):
+        keys.append(-_score(context, corpus, keep.removeprefix("highest:"))[members])
+    keys.append(~corpus.is_reference_N[members])
+    rank = np.empty(len(members), np.int64)
+    rank[np.lexsort(keys)] = np.arange(len(members))
+    return rank
+
+
+def _score(context: Context, corpus: Corpus, name: str) -> np.ndarray:
+    scores = context.box("scores")
+    values = np.zeros(len(corpus), np.float64)
+    for (documents, _, part), start, stop in zip(corpus.parts, corpus.starts[:-1], corpus.starts[1:], strict=True):
+        if documents.folder != context.box("documents").folder:
+            continue
+        table = scores.read_table(part)
+        if name not in table.column_names:
+            raise ConfigError(
+                f"dedup.fuzzy.keep: highest:{name}: no such score (there are {', '.join(sorted(table.column_names))})"
+            )
+        values[start:stop] = table[name].to_numpy()
+    return values
+
+
+def _train_only(context: Context, corpus: Corpus, label_N: np.ndarray) -> np.ndarray:
+    """Numbers of the documents that share a bucket or their content with a `train_only` item, and their components."""
+    train_only = corpus.train_only_N
+    if not train_only.any():
+        return np.zeros(0, np.int64)
+    lo, nbytes = corpus.column("content_lo"), corpus.column("bytes")
+    match_N = np.isin(lo, lo[train_only]) & (nbytes > 0)
+    fuzzy = context.config.dedup.fuzzy
+    if fuzzy is not None:
+        valid = corpus.column("n_shingles") > 0
+        for b in range(fuzzy.num_bands):
+            hash_N = corpus.column(band_column(b))
+            match_N |= np.isin(hash_N, hash_N[train_only & valid]) & valid
+    hit = np.zeros(len(corpus), np.bool_)
+    hit[label_N[match_N]] = True
+    return np.flatnonzero(hit[label_N] & ~corpus.is_reference_N)
+
+
+def read_clusters(context: Context, low: int, high: int) -> pa.Table:
+    """The rows of clusters.parquet with low <= doc_id <= high; reads only the row groups that may hold them."""
+    path = context.box("duplicates").verified_file("000000", "clusters.parquet")
+    return pq.read_table(path, filters=[("doc_id", ">=", low), ("doc_id", "<=", high)], use_threads=False)

@@ -1,0 +1,424 @@
+"""Shards: content-keyed shuffle and split, whole documents packed as one stream, cut into files of equal length.
+
+Scale. The order is four arrays on disk, 28 bytes a document, memory-mapped by every worker; a shard is gathered in a
+buffer of its own size (200 MB for 100 M tokens), reading the tokens of its documents from the partitions in the order they
+lie there. So 2.5 billion tokens (5 GB, 2.4 M documents) need 70 MB for the order and one buffer a worker.
+
+For 1 trillion tokens (500 M documents of 2 kB of ids, 2 TB of ids, 10,000 shards) the order is 14 GB of disk and its sort
+16 GB of memory on one machine; gathering a shard then reads 50,000 documents spread over all partitions, 4 kB each. On
+local NVMe that is 500 M random reads, 20 minutes at 400,000 a second. On storage that dislikes small reads, one more pass
+makes them large: cut the key space into as many ranges as there are shards, let every tokens partition append its documents
+to the file of their range (sequential read, 10,000 append streams of 200 MB), then sort each range in memory and pack it.
+The bytes are the same, since the order is a function of the keys alone.
+
+# N kept documents in the order of the stream
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numba import njit
+
+from gpu_curate.config import Config
+from gpu_curate.document import ROW_BITS
+from gpu_curate.errors import FatalError
+from gpu_curate.fingerprint import versions
+from gpu_curate.formats import FORMATS
+from gpu_curate.ops.mix import fmix64
+from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.tokens import lengths
+from gpu_curate.storage import publish, read_json, write_json
+
+SPLITS = {"train": "train", "validation": "val"}  # split → file name prefix
+_ORDER = ".order"
+_FIELDS = {"part": "<i4", "offset": "<i8", "tokens": "<i8", "position": "<i8", "doc_id": "<i8"}
+
+
+class Shards(Stage):
+    """Write the token stream.
+
+    Reads: decisions, tokens, signatures(content hash), duplicates(train_only).
+    Writes: train_000000.bin, val_000000.bin, ..., documents.parquet, manifest.json (last: its presence says "whole").
+    Memory: one shard a worker, 28 bytes a kept document for the plan.
+    """
+
+    name: ClassVar[str] = "shards"
+    code: ClassVar[tuple[str, ...]] = ("stages.shards", "formats")
+
+    def reads(self, config: Config) -> tuple[str, ...]:
+        boxes = ["documents", "decisions", "tokens", "signatures"]
+        if any(r.action == "train_only" for r in config.references):
+            boxes.append("duplicates")
+        return tuple(boxes)
+
+    def settings(self, config: Config) -> Any:
+        mixture = [(s.name, s.weight, s.tokens) for s in config.sources if s.weight or s.tokens]
+        kept = [s.keep_columns for s in config.sources]
+        return config.shards.model_dump(), mixture, kept
+
+    def plan(self, context: Context) -> dict[str, Any]:
+        if self._is_whole(context):
+            return dict.fromkeys(context.box(self.name).parts())
+        layout = _Layout(context)
+        folder = context.box(self.name).folder / _ORDER
+        folder.mkdir(parents=True, exist_ok=True)
+        tasks = {}
+        size = context.config.shards.tokens_per_shard
+        for split, order in layout.splits.items():
+            for name in _FIELDS:
+                with publish(folder / f"{split}.{name}") as temp:
+                    order[name].tofile(temp)
+            total = int(order["tokens"].sum())
+            for number in range(-(-total // size)):
+                tasks[f"{SPLITS[split]}-{number:06d}"] = {"split": split, "number": number, "total": total}
+        write_json(folder / "layout.json", layout.facts)
+        return tasks
+
+    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+        watch = Stopwatch()
+        size = context.config.shards.tokens_per_shard
+        start = task["number"] * size
+        stop = min(start + size, task["total"])
+        info = _tokens_info(context)
+        tokens = _gather(context, task["split"], start, stop, info)
+        if len(tokens) and int(tokens.max()) >= max(info["vocab_size"], info["eot_id"] + 1):
+            raise FatalError(
+                f"shard {part}: token id {int(tokens.max())} is not below the vocabulary of {info['vocab_size']}"
+            )
+        box = context.box(self.name)
+        prefix = SPLITS[task["split"]]
+        path = box.folder / f"{prefix}_{task['number']:06d}{FORMATS[context.config.shards.format].suffix}"
+        with publish(path) as temp:
+            digest = FORMATS[context.config.shards.format].write(temp, tokens)
+        facts = {"split": task["split"], "tokens": len(tokens), "sha256": digest, "bytes": path.stat().st_size}
+        return box.commit(part, [path], {**facts, "backend": "cpu", **watch.facts()})
+
+    def _is_whole(self, context: Context) -> bool:
+        box = context.box(self.name)
+        if not (box.folder / "manifest.json").exists() or not (box.folder / "documents.parquet").exists():
+            return False
+        listed = sum(len(s["shards"]) for s in read_json(box.folder / "manifest.json")["splits"].values())
+        receipts = [box.receipt(p) for p in box.parts()]
+        return len(receipts) == listed and None not in receipts
+
+    def finish(self, context: Context) -> None:
+        box = context.box(self.name)
+        if not (box.folder / _ORDER).exists():  # an earlier run finished it
+            return
+        layout = read_json(box.folder / _ORDER / "layout.json")
+        _write_documents(context)
+        splits = {}
+        for split, prefix in SPLITS.items():
+            receipts = [box.receipt(p) for p in box.parts() if p.startswith(prefix)]
+            splits[split] = {
+                "tokens": sum(r["tokens"] for r in receipts),
+                "documents": layout["documents"][split],
+                "shards": [
+                    {"file": r["files"][0]["file"], "tokens": r["tokens"], "bytes": r["bytes"], "sha256": r["sha256"]}
+                    for r in receipts
+                ],
+            }
+        info = _tokens_info(context)
+        write_json(
+            box.folder / "manifest.json",
+            {
+                "version": 1,
+                "format": context.config.shards.format,
+                "dtype": info["dtype"],
+                "eot_id": info["eot_id"],
+                "vocab_size": info["vocab_size"],
+                "tokenizer": {"sha256": info["identity"], "path": context.config.tokenizer.path or "trained"},
+                "tokens_per_shard": context.config.shards.tokens_per_shard,
+                "splits": splits,
+                "shuffle": {"seed": context.config.shards.shuffle_seed, "key": "fmix64(seed ^ xxh3-128 of the text, low half)"},
+                "split": layout["split"],
+                "mixture": layout["mixture"],
+                "incomplete_sources": layout["incomplete"],
+                "config": context.config.model_dump(mode="json", exclude={"run"}),
+                "versions": versions(("tokenizers", "pyarrow", "numpy", "xxhash")),
+            },
+        )
+        shutil.rmtree(box.folder / _ORDER)
+
+
+def _tokens_info(context: Context) -> dict[str, Any]:
+    box = context.box("tokens")
+    for part in box.parts():
+        receipt = box.receipt(part)
+        if receipt is not None:
+            return receipt
+    raise FatalError("tokens: no partition")
+
+
+class _Layout:
+    """Which documents go where: the two streams, in order."""
+
+    def __init__(self, context: Context):
+        config = context.config
+        self.context = context
+        parts = context.box("documents").parts()
+        kept = self._kept(parts)
+        order = np.argsort(kept["key"], kind="stable")  # equal keys stay in order of doc_id
+        kept = {name: values[order] for name, values in kept.items()}
+        total = int(kept["tokens"].sum())
+        if len(kept["key"]) == 0:
+            raise FatalError("no document was kept", "see the reasons above; nothing was written to shards")
+        held, self.facts = _split(config, kept, total, self._train_only())
+        train = {name: values[~held] for name, values in kept.items()}
+        train, mixture = _mix(config, train)
+        self.splits = {
+            "train": _stream(train),
+            "validation": _stream({name: values[held] for name, values in kept.items()}),
+        }
+        incomplete = sorted({f for p in parts for f in (context.box("documents").receipt(p) or {}).get("incomplete", [])})
+        self.facts = {
+            "split": self.facts,
+            "mixture": mixture,
+            "documents": {name: len(stream["doc_id"]) for name, stream in self.splits.items()},
+            "incomplete": incomplete,
+        }
+
+    def _kept(self, parts: list[str]) -> dict[str, np.ndarray]:
+        columns: dict[str, list[np.ndarray]] = {n: [] for n in ("key", "part", "offset", "tokens", "bytes", "doc_id", "source")}
+        config = self.context.config
+        numbers = {s.name: i for i, s in enumerate(config.sources)}
+        seed = np.uint64(config.shards.shuffle_seed)
+        for number, part in enumerate(parts):
+            table = self.context.box("decisions").read_table(part, ["doc_id", "keep"])
+            keep = table["keep"].to_numpy()
+            lo, nbytes = self.context.box("signatures").columns(part, "content_lo", "bytes")
+            length = lengths(self.context, part)
+            starts = np.cumsum(length - 1) - (length - 1)
+            sources = self.context.box("documents").read_table(part, ["source"])["source"].combine_chunks()
+            names = [numbers[n] for n in sources.dictionary.to_pylist()]
+            source = np.array(names, np.int16)[sources.indices.to_numpy()] if len(sources) else np.zeros(0, np.int16)
+            columns["key"].append(fmix64(lo[keep] ^ seed))
+            columns["part"].append(np.full(int(keep.sum()), number, np.int32))
+            columns["offset"].append(starts[keep])
+            columns["tokens"].append(length[keep])
+            columns["bytes"].append(nbytes[keep])
+            columns["doc_id"].append(table["doc_id"].to_numpy()[keep])
+            columns["source"].append(source[keep])
+        return {name: np.concatenate(arrays) for name, arrays in columns.items()}
+
+    def _train_only(self) -> np.ndarray:
+        if not any(r.action == "train_only" for r in self.context.config.references):
+            return np.zeros(0, np.int64)
+        path = self.context.box("duplicates").verified_file("000000", "train_only.parquet")
+        return pq.read_table(path)["doc_id"].to_numpy()
+
+
+def _split(
+    config: Config, kept: dict[str, np.ndarray], total: int, train_only: np.ndarray
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Which of the kept documents (in order of key) are held out.
+
+    The lowest keys, until they hold the tokens asked for. The key of the last one is the bound: every document of equal
+    or lower key that is not train_only is held out, and stays so when the bound is pinned and data is added.
+    """
+    options = config.shards.validation
+    free = ~np.isin(kept["doc_id"], train_only)
+    wanted = min(options.tokens, int(options.max_fraction * total))
+    bound = None
+    if options.bound is not None:
+        bound = np.uint64(int(options.bound, 16))
+    elif wanted > 0:
+        candidates = np.flatnonzero(free)
+        held_tokens = np.cumsum(kept["tokens"][candidates])
+        count = min(int(np.searchsorted(held_tokens, wanted, side="left")) + 1, len(kept["key"]) - 1, len(candidates))
+        if count > 0:
+            bound = kept["key"][candidates[count - 1]]
+    held = np.zeros(len(free), np.bool_) if bound is None else (kept["key"] <= bound) & free
+    return held, {
+        "bound": None if bound is None else f"{int(bound):016x}",
+        "pinned": options.bound is not None,
+        "tokens_asked": options.tokens,
+        "tokens_wanted": wanted,
+        "tokens_held": int(kept["tokens"][held].sum()),
+        "train_only_documents": int((~free).sum()),
+    }
+
+
+def _mix(config: Config, train: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Draw each source to its share; repeats of a document are further places in the shuffle, not further copies of text.
+
+    Epoch e of a document stands at fmix64(key + e * odd constant); the last, partial epoch takes its lowest keys.
+    """
+    available = np.bincount(train["source"], weights=train["tokens"], minlength=len(config.sources))
+    wanted = _shares(config, available)
+    picked: list[np.ndarray] = []
+    keys: list[np.ndarray] = []
+    report = []
+    for number, source in enumerate(config.sources):
+        own = np.flatnonzero(train["source"] == number)
+        tokens = train["tokens"][own]
+        target = wanted[number]
+        drawn = 0
+        epoch = 0
+        while len(own) and ((target is None and epoch == 0) or (target is not None and drawn < target)):
+            key = train["key"][own] if epoch == 0 else fmix64(train["key"][own] + np.uint64(epoch * 0x9E3779B97F4A7C15 % (1 << 64)))
+            order = np.argsort(key, kind="stable")
+            running = np.cumsum(tokens[order])
+            left = running[-1] if target is None else target - drawn
+            count = min(int(np.searchsorted(running, left, side="left")) + 1, len(order))
+            picked.append(own[order[:count]])
+            keys.append(key[order[:count]])
+            drawn += int(running[count - 1])
+            epoch += 1
+        report.append(
+            {
+                "source": source.name,
+                "available_tokens": int(available[number]),
+                "wanted_tokens": None if target is None else int(target),
+                "drawn_tokens": drawn,
+                "epochs": round(drawn / available[number], 4) if available[number] else 0.0,
+            }
+        )
+    if all(t is None for t in wanted):
+        return train, _mixture(report, train, np.arange(len(train["key"])))
+    chosen, key = np.concatenate(picked), np.concatenate(keys)
+    order = np.lexsort((train["doc_id"][chosen], key))
+    return {name: values[chosen[order]] for name, values in train.items()}, _mixture(report, train, chosen)
+
+
+def _mixture(sources: list[dict[str, Any]], train: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str, Any]:
+    """What was drawn: documents left out, and the places that repeats take, so that the accounts add up."""
+    times = np.bincount(chosen, minlength=len(train["key"]))
+    left, more = times == 0, times > 1
+    return {
+        "sources": sources,
+        "not_drawn": {
+            "documents": int(left.sum()),
+            "tokens": int(train["tokens"][left].sum()),
+            "bytes_of_text": int(train["bytes"][left].sum()),
+        },
+        "repeated": {
+            "documents": int((times[more] - 1).sum()),
+            "tokens": int(((times[more] - 1) * train["tokens"][more]).sum()),
+        },
+    }
+
+
+def _shares(config: Config, available: np.ndarray) -> list[float | None]:
+    """Tokens wanted of every source; None: all it has, once."""
+    weights = [s.weight for s in config.sources]
+    wanted: list[float | None] = [s.tokens for s in config.sources]
+    given = [w for w in weights if w is not None]
+    if given:
+        total = config.shards.mixture_tokens
+        if total is None:  # as much as no source has to be repeated for
+            total = min(
+                (available[i] * sum(given) / w for i, w in enumerate(weights) if w is not None and available[i]), default=0
+            )
+        wanted = [w / sum(given) * total if w is not None else wanted[i] for i, w in enumerate(weights)]
+    limit = config.shards.max_epochs
+    return [None if w is None else min(float(w), limit * float(available[i])) for i, w in enumerate(wanted)]
+
+
+def _stream(kept: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    position = np.cumsum(kept["tokens"]) - kept["tokens"]
+    columns = {**kept, "position": position}
+    return {name: np.ascontiguousarray(columns[name], dtype) for name, dtype in _FIELDS.items()}
+
+
+def _order(context: Context, split: str) -> dict[str, np.ndarray]:
+    folder = context.box("shards").folder / _ORDER
+    paths = {name: folder / f"{split}.{name}" for name in _FIELDS}
+    return {
+        name: np.memmap(path, _FIELDS[name], "r") if path.stat().st_size else np.zeros(0, _FIELDS[name])
+        for name, path in paths.items()
+    }
+
+
+@njit(nogil=True, cache=True)
+def _copy(source: Any, offset_K: Any, tokens_K: Any, target_K: Any, eot: Any, out: Any) -> None:
+    """Copy documents and their EOT into `out`; positions before 0 and beyond the end fall to the neighbouring shards."""
+    for k in range(len(offset_K)):
+        length = tokens_K[k] - 1
+        at = target_K[k]
+        first = max(0, -at)
+        last = min(length, len(out) - at)
+        for i in range(first, last):
+            out[at + i] = source[offset_K[k] + i]
+        if 0 <= at + length < len(out):
+            out[at + length] = eot
+
+
+def _gather(context: Context, split: str, start: int, stop: int, info: dict[str, Any]) -> np.ndarray:
+    """Tokens start..stop - 1 of a stream, read partition by partition."""
+    order = _order(context, split)
+    first = int(np.searchsorted(order["position"], start, side="right")) - 1
+    last = int(np.searchsorted(order["position"], stop, side="left"))
+    own = {name: np.array(values[first:last]) for name, values in order.items()}
+    dtype = np.dtype(info["dtype"])
+    out = np.zeros(stop - start, dtype)
+    by_place = np.lexsort((own["offset"], own["part"]))
+    parts = context.box("documents").parts()
+    cuts = np.flatnonzero(np.diff(own["part"][by_place])) + 1
+    for group in np.split(by_place, cuts):
+        if not len(group):
+            continue
+        path = context.box("tokens").path(parts[own["part"][group[0]]], ".bin")
+        source = np.memmap(path, dtype.newbyteorder("<"), "r") if path.stat().st_size else np.zeros(0, dtype)
+        target = own["position"][group] - start
+        _copy(source, own["offset"][group], own["tokens"][group], target, dtype.type(info["eot_id"]), out)
+    return out
+
+
+def _write_documents(context: Context) -> None:
+    """documents.parquet: the token range of every document of both streams, in order."""
+    config = context.config
+    box = context.box("shards")
+    files = read_json(context.box("documents").folder / "files.json")
+    kept_columns = sorted({c for s in config.sources for c in s.keep_columns})
+    kept = _kept_columns(context, kept_columns) if kept_columns else None
+    paths = np.array([f["path"] for f in files], object)
+    names = np.array([f["source"] for f in files], object)
+    schema = pa.schema(
+        [
+            ("split", pa.dictionary(pa.int8(), pa.string())),
+            ("position", pa.int64()),
+            ("tokens", pa.int64()),
+            ("doc_id", pa.int64()),
+            ("source", pa.dictionary(pa.int32(), pa.string())),
+            ("path", pa.dictionary(pa.int32(), pa.string())),
+            ("row", pa.int64()),
+            *((c, pa.string()) for c in kept_columns),
+        ]
+    )
+    with publish(box.folder / "documents.parquet") as temp, pq.ParquetWriter(temp, schema, compression="zstd") as writer:
+        for split in SPLITS:
+            order = _order(context, split)
+            for start in range(0, len(order["doc_id"]), 1 << 18):
+                rows = slice(start, start + (1 << 18))
+                doc_id = np.array(order["doc_id"][rows])
+                number = doc_id >> ROW_BITS
+                columns = {
+                    "split": pa.array([split] * len(doc_id), pa.string()).dictionary_encode(),
+                    "position": order["position"][rows],
+                    "tokens": order["tokens"][rows],
+                    "doc_id": doc_id,
+                    "source": pa.array(names[number], pa.string()).dictionary_encode(),
+                    "path": pa.array(paths[number], pa.string()).dictionary_encode(),
+                    "row": doc_id & ((1 << ROW_BITS) - 1),
+                }
+                if kept is not None:
+                    where = pa.array(np.searchsorted(kept["doc_id"].to_numpy(), doc_id))
+                    columns.update((c, kept[c].take(where)) for c in kept_columns)
+                writer.write_table(pa.table(columns).cast(schema))
+
+
+def _kept_columns(context: Context, names: list[str]) -> pa.Table:
+    """The source's own columns of every document, in order of doc_id."""
+    box = context.box("documents")
+    tables = []
+    for part in box.parts():
+        table = box.read_table(part)
+        columns = [table[n] if n in table.column_names else pa.nulls(table.num_rows, pa.string()) for n in names]
+        tables.append(pa.table([table["doc_id"], *columns], names=["doc_id", *names]))
+    return pa.concat_tables(tables)

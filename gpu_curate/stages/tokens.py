@@ -1,0 +1,92 @@
+"""Tokens: every document as token ids, beside the GPU's work, before anyone knows what is kept."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gpu_curate.config import Config
+from gpu_curate.document import TextColumn
+from gpu_curate.errors import FatalError
+from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.storage import publish
+
+_BATCH_BYTES = 4 << 20
+
+
+class Tokens(Stage):
+    """Tokenise every document. Tokenising one that is dropped later is cheaper than waiting for the decision.
+
+    Reads: documents(text), tokenizer.  Writes: part.bin (ids back to back, uint16 or uint32, little-endian, no EOT) and
+    part.len (int64 ids of each document).
+    Memory: partition text and a few MiB of ids.
+    """
+
+    name: ClassVar[str] = "tokens"
+    follows: ClassVar[str | None] = "documents"
+    code: ClassVar[tuple[str, ...]] = ("stages.tokens", "tokenizer")
+
+    def reads(self, config: Config) -> tuple[str, ...]:
+        return ("tokenizer",) if config.tokenizer.train is not None else ()
+
+    def settings(self, config: Config) -> Any:
+        if config.tokenizer.train is not None:
+            return {"eot": config.tokenizer.eot}
+        from gpu_curate.tokenizer import load
+
+        return {"identity": load(config.tokenizer).identity, "eot": config.tokenizer.eot}
+
+    def libraries(self, config: Config) -> tuple[str, ...]:
+        return ("tiktoken",) if (config.tokenizer.path or "").startswith("tiktoken:") else ("tokenizers",)
+
+    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+        from gpu_curate.stages.tokenizer import resolved
+
+        watch = Stopwatch()
+        encoder = _encoder(resolved(context).model_dump_json())
+        text = TextColumn.from_arrow(context.box(self.follows).read_table(part, ["text"])["text"])
+        box = context.box(self.name)
+        path, lengths = box.path(part, ".bin"), np.zeros(len(text), np.int64)
+        special = 0
+        with publish(path) as temp, temp.open("wb") as f:
+            for start, stop in text.batches(_BATCH_BYTES):
+                batch = [text.raw(i).decode("utf-8") for i in range(start, stop)]
+                special += sum(map(encoder.count_special, batch))
+                ids, lengths[start:stop] = encoder.encode_batch(batch)
+                if len(ids) != lengths[start:stop].sum():
+                    raise FatalError(f"partition {part}: {encoder.library} gave {len(ids)} ids for other lengths")
+                f.write(memoryview(np.ascontiguousarray(ids, encoder.dtype.newbyteorder("<"))))
+        lengths_path = box.path(part, ".len")
+        with publish(lengths_path) as temp:
+            temp.write_bytes(lengths.astype("<i8").tobytes())
+        facts = {
+            "documents": len(text),
+            "bytes": text.nbytes,
+            "tokens": int(lengths.sum()) + len(text),
+            "special_texts": special,
+            "dtype": encoder.dtype.name,
+            "eot_id": encoder.eot_id,
+            "vocab_size": encoder.vocab_size,
+            "identity": encoder.identity,
+            "library": encoder.library,
+            "library_reason": encoder.reason,
+            "backend": "cpu",
+        }
+        return box.commit(part, [path, lengths_path], {**facts, **watch.facts()})
+
+
+@functools.lru_cache(maxsize=2)
+def _encoder(section: str) -> Any:
+    """One encoder a process: opening a tokenizer costs more than a small partition."""
+    from gpu_curate.config import Tokenizer
+    from gpu_curate.tokenizer import load
+
+    return load(Tokenizer.model_validate_json(section))
+
+
+def lengths(context: Context, part: str) -> np.ndarray:
+    """int64 tokens of every document of a partition, its EOT included."""
+    path = context.box("tokens").verified(part, ".len")
+    return np.fromfile(path, "<i8").astype(np.int64) + 1
