@@ -1,0 +1,721 @@
+"""CPU twin of `text_stats`: a document is read once in blocks of 64 bytes, then its words and lines are compared.
+
+    scan     bit masks of a block → word bounds; words by class, counted by one addition whose carries run through the
+             words; and events in their order: line ends, sentence ends, candidates for phrases
+    hash     hash and length of every word
+    n-grams  a table of the 2-grams, then n-grams only where the (n-1)-gram occurs twice or more: no other can repeat
+    lines    tables of line and paragraph hashes
+
+Vector loads reach PAD bytes beyond a document's end; the last documents of a buffer are copied to one that has them.
+
+# N documents, K statistics
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpu_curate.document import TextColumn
+from gpu_curate.ops.simd import BLOCK, ctz64, load_u64, njit, popcount64
+from gpu_curate.ops.text_stats import (
+    ALPHABETIC,
+    C4_MAX_WORD_CHARS,
+    C4_MIN_LINE_WORDS,
+    DUPLICATE_N,
+    NAMES,
+    SHORT_LINE_CHARS,
+    SPACE,
+    STOP_WORDS,
+    SYMBOL,
+    TABLE_LIMIT,
+    TERMINAL,
+    TOP_N,
+    UPPERCASE,
+    character_classes,
+    word_hash,
+)
+from gpu_curate.ops.text_stats.masks import (
+    brace64,
+    candidate64,
+    continuation64,
+    digit64,
+    ellipsis64,
+    hash64,
+    high64,
+    letter64,
+    newline64,
+    space64,
+    terminal64,
+)
+
+U64, I64, U32, I32 = np.uint64, np.int64, np.uint32, np.int32
+ZERO, ONE, ALL = U64(0), U64(1), U64(0xFFFFFFFFFFFFFFFF)
+PAD = 2 * BLOCK + 2  # a block may start at the document's end; its loads reach 2 bytes further
+
+KA, KB, KC = U64(0x9E3779B97F4A7C15), U64(0xC2B2AE3D27D4EB4F), U64(0xD6E8FEB86659FD93)
+STEP = 16  # bytes that the hash takes at once
+# masks of the first and the second 8 bytes of a step of 0..16 bytes
+MASK_0 = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(STEP + 1)], np.uint64)
+MASK_1 = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(STEP + 1)], np.uint64)
+
+(
+    CHARS,
+    NEWLINES,
+    WORDS,
+    ALPHABETIC_WORDS,
+    NON_SYMBOL_WORDS,
+    NON_SYMBOL_WORD_CHARS,
+    STOP,
+    HASHES,
+    ELLIPSES,
+    LINES,
+    NONBLANK_LINES,
+    BULLET_LINES,
+    ELLIPSIS_LINES,
+    TERMINAL_LINES,
+    SHORT_LINES,
+    DUPLICATE_LINES,
+    DUPLICATE_LINE_CHARS,
+    PARAGRAPHS,
+    DUPLICATE_PARAGRAPHS,
+    DUPLICATE_PARAGRAPH_CHARS,
+    TOP_NGRAM,  # the first of len(TOP_N)
+    *_,
+) = range(len(NAMES))
+DUPLICATE_NGRAM = TOP_NGRAM + len(TOP_N)  # the first of len(DUPLICATE_N)
+C4 = DUPLICATE_NGRAM + len(DUPLICATE_N)
+MAX_TOP_N, MIN_DUPLICATE_N, MAX_N = TOP_N[-1], DUPLICATE_N[0], DUPLICATE_N[-1]
+
+# phrase, its place in PHRASES, and the byte by which candidate64 finds it
+JAVASCRIPT, LOREM_IPSUM, POLICY = 1, 2, 4
+_PHRASES = [
+    ("j", "javascript", JAVASCRIPT),
+    ("p", "lorem ipsum", LOREM_IPSUM),
+    ("v", "privacy policy", POLICY),
+    ("f", "terms of use", POLICY),
+    ("k", "cookie policy", POLICY),
+    ("k", "uses cookies", POLICY),
+    ("k", "use of cookies", POLICY),
+    ("k", "use cookies", POLICY),
+]
+PHRASES = np.frombuffer("".join(phrase for _, phrase, _ in _PHRASES).encode(), np.uint8).copy()
+PHRASE_ENDS = np.cumsum([len(phrase) for _, phrase, _ in _PHRASES])
+PHRASE_KEYS = np.array([ord(key) for key, _, _ in _PHRASES])
+PHRASE_KEY_AT = np.array([phrase.index(key) for key, phrase, _ in _PHRASES])  # "terms of use": its only "f"
+PHRASE_FLAGS = np.array([flag for _, _, flag in _PHRASES])
+
+
+def _stop_slots() -> tuple[int, np.ndarray]:
+    """A multiplier m for which h * m >> 60 differs among the stop words' hashes h, and the table of 16 it addresses."""
+    hashes = [word_hash(word.encode()) for word in STOP_WORDS]
+    m = 1
+    while len({(h * m & (1 << 64) - 1) >> 60 for h in hashes}) < len(hashes):
+        m += 2
+    slots = np.zeros(16, np.uint64)  # 0 is the hash of no word but by chance
+    for h in hashes:
+        slots[(h * m & (1 << 64) - 1) >> 60] = h
+    return m, slots
+
+
+_m, STOP_SLOTS = _stop_slots()
+STOP_MULTIPLIER = U64(_m)
+CITATIONS = np.frombuffer(b"[edit][citation needed]", np.uint8).copy()
+EDIT_SIZE = len("[edit]")
+
+
+@njit
+def below(bit):
+    """The bits under number `bit` (0..64)."""
+    return ALL if bit >= 64 else (ONE << U64(bit)) - ONE
+
+
+@njit
+def hash_bytes(chars, start, stop):
+    """The hash of a word or line: see the package."""
+    size = stop - start
+    h = U64(size)
+    while size > STEP:
+        u = (load_u64(chars, start) ^ h) * KA
+        u ^= u >> U64(32)
+        v = load_u64(chars, start + 8) * KB
+        v ^= v >> U64(29)
+        h = (u + v) * KC
+        h ^= h >> U64(32)
+        start += STEP
+        size -= STEP
+    u = ((load_u64(chars, start) & MASK_0[size]) ^ h) * KA
+    u ^= u >> U64(32)
+    v = (load_u64(chars, start + 8) & MASK_1[size]) * KB
+    v ^= v >> U64(29)
+    h = (u + v) * KC
+    return h ^ (h >> U64(32))
+
+
+@njit
+def count_chars(chars, start, stop):
+    count = 0
+    for i in range(start, stop):
+        count += (chars[i] & 0xC0) != 0x80
+    return count
+
+
+@njit
+def is_at(chars, i, a, b):
+    return chars[i] == a and chars[i + 1] == b
+
+
+@njit
+def character(chars, i, end, stage1, stage2):
+    """(size, classes, code point) of the character at a lead byte; (1, SYMBOL, -1) where the sequence is ill-formed."""
+    c = I64(chars[i])
+    size, cp = 1, I64(-1)
+    if c < 0x80:
+        cp = c
+    elif c >= 0xC2 and c < 0xE0 and i + 1 < end and count_chars(chars, i + 1, i + 2) == 0:
+        size, cp = 2, (c & 0x1F) << 6 | I64(chars[i + 1] & 0x3F)
+    elif c >= 0xE0 and c < 0xF0 and i + 2 < end and count_chars(chars, i + 1, i + 3) == 0:
+        long = (c & 0x0F) << 12 | I64(chars[i + 1] & 0x3F) << 6 | I64(chars[i + 2] & 0x3F)
+        if long >= 0x800 and (long < 0xD800 or long > 0xDFFF):
+            size, cp = 3, long
+    elif c >= 0xF0 and c < 0xF5 and i + 3 < end and count_chars(chars, i + 1, i + 4) == 0:
+        long = (c & 0x07) << 18 | I64(chars[i + 1] & 0x3F) << 12 | I64(chars[i + 2] & 0x3F) << 6
+        long |= I64(chars[i + 3] & 0x3F)
+        if long >= 0x10000 and long <= 0x10FFFF:
+            size, cp = 4, long
+    if cp < 0:
+        return size, I64(SYMBOL), cp
+    if cp >= TABLE_LIMIT:
+        return size, I64(0), cp
+    return size, I64(stage2[I64(stage1[cp >> 8]) * 256 + (cp & 255)]), cp
+
+
+@njit
+def character_before(chars, start, i, stage1, stage2):
+    """(start, classes) of the character that ends at i > start; classes SYMBOL if none does."""
+    lead = i - 1
+    while lead > start and i - lead < 4 and (chars[lead] & 0xC0) == 0x80:
+        lead -= 1
+    size, classes, _ = character(chars, lead, i, stage1, stage2)
+    if lead + size != i:
+        return i - 1, I64(SYMBOL)
+    return lead, classes
+
+
+@njit
+def phrases_at(chars, i, start, end):
+    """Flags of the phrases within chars[start:end] whose key byte is at i."""
+    flags = 0
+    key = I64(chars[i] | 0x20)
+    first = 0
+    for k in range(len(PHRASE_KEYS)):
+        size = PHRASE_ENDS[k] - first
+        at = i - PHRASE_KEY_AT[k]
+        if key == PHRASE_KEYS[k] and at >= start and at + size <= end:
+            same = True
+            for j in range(size):
+                c = chars[at + j]
+                c |= 0x20 if c >= 65 and c <= 90 else 0
+                if c != PHRASES[first + j]:
+                    same = False
+                    break
+            if same:
+                flags |= PHRASE_FLAGS[k]
+        first = PHRASE_ENDS[k]
+    return flags
+
+
+@njit
+def without_citations(chars, start, stop):
+    """The end of chars[start:stop] without the citations at its end."""
+    while stop - start >= 2 and chars[stop - 1] == 93:  # ]
+        at = stop - 2
+        while at > start and chars[at] >= 48 and chars[at] <= 57:
+            at -= 1
+        if chars[at] == 91:  # [
+            stop = at
+            continue
+        first = 0
+        size = EDIT_SIZE
+        if chars[at] == 100:  # the d of needed]
+            first, size = EDIT_SIZE, len(CITATIONS) - EDIT_SIZE
+        if stop - start < size:
+            break
+        same = True
+        for j in range(size):
+            same &= chars[stop - size + j] == CITATIONS[first + j]
+        if not same:
+            break
+        stop -= size
+    return stop
+
+
+@njit
+def stripped_end(chars, start, end, stage1, stage2):
+    """Where the last word of chars[start:end] ends; start if there is none."""
+    while end > start:
+        at, classes = character_before(chars, start, end, stage1, stage2)
+        if not classes & SPACE:
+            break
+        end = at
+    return end
+
+
+@njit
+def write_bits(bits, base, positions, count):
+    """Append base + the numbers of the set bits to positions[count:]; up to 3 entries more are overwritten."""
+    more = I64(popcount64(bits))
+    at = count
+    while at < count + more:
+        for _ in range(4):  # always four, so that there is little to mispredict
+            positions[at] = base + I64(ctz64(bits))
+            bits &= bits - ONE
+            at += 1
+    return count + more
+
+
+@njit
+def scan(chars, start, end, stage1, stage2, out, d, starts, ends, line_hash, line_chars, part_hash, part_chars):
+    """Everything but the comparisons of words and lines: fills out[:, d] but for those.
+
+    Positions are relative to the document. Writes the bounds of words to starts, ends; hash and characters of the lines
+    with a word to line_hash, line_chars, and of paragraphs to part_hash, part_chars.
+    Returns: numbers of words, such lines, paragraphs; and whether the document is all ASCII.
+    """
+    n = end - start
+    last_word_end = stripped_end(chars, start, end, stage1, stage2) - start
+
+    words = ended = I64(0)  # words that have started, words that have ended
+    word_carry = ZERO  # the block before ended inside a word
+    alphabetic_carry = solid_carry = ZERO  # ... which has had an ALPHABETIC, a non-SYMBOL character
+    space_tail = ZERO  # bytes of this block that belong to a SPACE begun in the one before
+    any_high = ZERO
+    n_chars = newlines = alphabetic_words = symbol_words = symbol_chars = word_chars = I64(0)
+    hashes = ellipses = I64(0)
+    ellipsis_free = I64(0)  # the next "..." starts here or later
+    long_word_end = I64(-1)
+
+    lines = nonblank = bullets = ellipsis_lines = terminals = shorts = I64(0)
+    kept_lines = kept_words = sentences_kept = lorem = braces = I64(0)
+    un_sentences = un_lorem = un_braces = I64(0)
+    line = I64(0)  # where the line starts
+    line_words = I64(0)  # words before it
+    continuations = I64(0)  # continuation bytes before the block
+    line_continuations = I64(0)  # ... before the line
+    line_flags = I64(0)
+    line_brace = False
+    sentence = I64(-1)  # where the sentence starts; -1: nothing of the line is read
+    sentence_end = I64(-1)  # the TERMINAL characters of a sentence reach so far
+    initial = False  # the rest has an UPPERCASE character with its "."
+    sentences = I64(0)
+
+    parts = part_lines = part_size = I64(0)
+    part = ZERO
+    part_blank = True
+
+    for base in range(0, n + 1, BLOCK):  # the last block holds position n, which ends the last word and line
+        i = start + base
+        left = n - base
+        valid = below(left)
+        high = high64(chars, i) & valid
+        tails = ZERO
+        word = ~space64(chars, i) & valid
+        letter = letter64(chars, i) & valid
+        solid = letter | (digit64(chars, i) & valid)
+        line_end = newline64(chars, i) & valid
+        terminal = terminal64(chars, i) & valid
+        brace = brace64(chars, i) & valid
+        dots = ellipsis64(chars, i) & valid
+        found = candidate64(chars, i) & valid
+        hashes += I64(popcount64(hash64(chars, i) & valid))
+
+        if (high | space_tail) != ZERO:
+            any_high |= high
+            tails = continuation64(chars, i) & valid
+            word &= ~space_tail
+            space_tail = ZERO
+            lead = high & ~tails
+            while lead != ZERO:
+                bit = ctz64(lead)
+                lead &= lead - ONE
+                size, classes, cp = character(chars, i + I64(bit), end, stage1, stage2)
+                mask = ONE << bit
+                if classes & SPACE:
+                    bytes_ = below(size) << bit
+                    word &= ~bytes_
+                    if I64(bit) + size > BLOCK:
+                        space_tail = below(I64(bit) + size - BLOCK)
+                else:
+                    if classes & ALPHABETIC:
+                        letter |= mask
+                    if not classes & SYMBOL:
+                        solid |= mask
+                    if classes & TERMINAL:
+                        terminal |= mask
+                    ellipses += cp == 0x2026
+
+        n_chars += I64(popcount64(valid & ~tails))
+        word_chars += I64(popcount64(word & ~tails))
+        before = (word << ONE) | word_carry
+        word_carry = word >> U64(BLOCK - 1)
+        end_bits = ~word & before
+        started = words
+        start_bits = word & ~before
+        words = write_bits(start_bits, base, starts, words)
+        first_end = ended
+        ended = write_bits(end_bits, base, ends, ended)
+
+        # word + marks carries out of every word with a mark into the bit that ends it
+        total = word + letter
+        over = total < word
+        total += alphabetic_carry
+        over |= total < alphabetic_carry
+        alphabetic_carry = ONE if over else ZERO
+        alphabetic_words += I64(popcount64(total & end_bits))
+        total = word + solid
+        over = total < word
+        total += solid_carry
+        over |= total < solid_carry
+        solid_carry = ONE if over else ZERO
+        symbols = end_bits & ~total
+        while symbols != ZERO:
+            bit = I64(ctz64(symbols))
+            symbols &= symbols - ONE
+            symbol_words += 1
+            first = starts[first_end + I64(popcount64(end_bits & below(bit)))]
+            symbol_chars += count_chars(chars, start + first, i + bit)
+
+        if (
+            ended > first_end and ends[first_end] - starts[first_end] > C4_MAX_WORD_CHARS
+        ):  # only the first can be so long
+            size = count_chars(chars, start + starts[first_end], start + ends[first_end])
+            if size > C4_MAX_WORD_CHARS:
+                long_word_end = I64(ends[first_end])
+
+        while dots != ZERO:
+            at = base + I64(ctz64(dots))
+            dots &= dots - ONE
+            if at >= ellipsis_free and at + 3 <= n:
+                ellipses += 1
+                ellipsis_free = at + 3
+
+        newlines += I64(popcount64(line_end))
+        if left < BLOCK and n > 0 and chars[end - 1] != 10:
+            line_end |= ONE << U64(left)
+        events = line_end | terminal | found
+        while events != ZERO:
+            bit = ctz64(events)
+            events &= events - ONE
+            at = base + I64(bit)
+            mask = ONE << bit
+            if terminal & mask:
+                if sentence < 0:
+                    sentence = I64(starts[line_words])
+                if sentence_end >= 0 and at != sentence_end:
+                    sentence = sentence_end
+                    c = chars[start + sentence]  # before `at`, so inside the document
+                    if c == 34 or c == 39:
+                        sentence += 1
+                    elif c == 0xE2 and sentence + 3 <= n and is_at(chars, start + sentence + 1, 0x80, 0x9D):
+                        sentence += 3
+                    sentence_end = I64(-1)
+                size = I64(1)
+                if chars[i + I64(bit)] >= 0x80:
+                    size = character(chars, i + I64(bit), end, stage1, stage2)[0]
+                if sentence_end >= 0:
+                    sentence_end += size
+                elif at > sentence:
+                    upper = False
+                    if chars[i + I64(bit)] == 46:
+                        c = chars[start + at - 1]
+                        if c < 0x80:
+                            upper = c >= 65 and c <= 90
+                        else:
+                            upper = (
+                                character_before(chars, start + sentence, start + at, stage1, stage2)[1] & UPPERCASE
+                            ) != 0
+                    if upper:
+                        initial = True
+                    else:
+                        sentences += 1
+                        sentence_end = at + size
+                        initial = False
+            elif found & mask:
+                line_flags |= phrases_at(chars, i + I64(bit), start + line, end)
+            else:
+                lines += 1
+                line_continuation_end = continuations + I64(popcount64(tails & below(I64(bit))))
+                size = (at - line) - (line_continuation_end - line_continuations)
+                line_words_end = started + I64(popcount64(start_bits & below(I64(bit))))
+                n_words = line_words_end - line_words
+                h = hash_bytes(chars, start + line, start + at) if at > line else ZERO
+                if n_words > 0:
+                    first, last = start + starts[line_words], start + ends[line_words_end - 1]
+                    line_hash[nonblank] = h
+                    line_chars[nonblank] = size
+                    nonblank += 1
+                    shorts += size <= SHORT_LINE_CHARS
+                    c = chars[first]
+                    if c == 45:
+                        bullets += 1
+                    elif c == 0xE2 and first + 3 <= last:
+                        bullets += is_at(chars, first + 1, 0x80, 0xA2)
+                    c = chars[last - 1]
+                    if c == 46 and last - 3 >= first:
+                        ellipsis_lines += is_at(chars, last - 3, 46, 46)
+                    elif c == 0xA6 and last - 3 >= first:
+                        ellipsis_lines += is_at(chars, last - 3, 0xE2, 0x80)
+                    c = chars[start + at - 1]
+                    if c < 0x80:
+                        terminals += c == 46 or c == 63 or c == 33
+                    elif character_before(chars, start + line, start + at, stage1, stage2)[1] & TERMINAL:
+                        terminals += 1
+
+                    if n_words >= C4_MIN_LINE_WORDS and long_word_end <= line:
+                        last = without_citations(chars, first, last)
+                        ended_well = False
+                        if last > first:
+                            c = chars[last - 1]
+                            ended_well = c == 46 or c == 63 or c == 33 or c == 34 or c == 39
+                            if c == 46 and last - 3 >= first and is_at(chars, last - 3, 46, 46):
+                                ended_well = False
+                        has_brace = line_brace or (brace & below(I64(bit)) & ~below(max(line - base, 0))) != ZERO
+                        if line_flags & LOREM_IPSUM:
+                            un_lorem += 1
+                            lorem += ended_well
+                        elif line_flags & JAVASCRIPT:
+                            pass
+                        elif has_brace:
+                            un_braces += 1
+                            braces += ended_well
+                        elif line_flags & POLICY:
+                            pass
+                        else:
+                            count = max(sentences + initial, 1)
+                            un_sentences += count
+                            if ended_well:
+                                kept_lines += 1
+                                kept_words += n_words
+                                sentences_kept += count
+
+                if at == line:
+                    if part_lines > 0 and not part_blank:
+                        part_hash[parts] = part
+                        part_chars[parts] = part_size
+                        parts += 1
+                    part, part_lines, part_size, part_blank = ZERO, I64(0), I64(0), True
+                elif line_words_end > 0:
+                    first, last = max(line, I64(starts[0])), min(at, last_word_end)
+                    if first < last:
+                        if first > line or last < at:
+                            h = hash_bytes(chars, start + first, start + last)
+                            size = count_chars(chars, start + first, start + last)
+                        part = part * KA + h
+                        part_size += size + (part_lines > 0)
+                        part_lines += 1
+                        part_blank &= n_words == 0
+
+                line = at + 1
+                line_words = line_words_end
+                line_continuations = line_continuation_end
+                line_flags = I64(0)
+                line_brace = False
+                sentence = sentence_end = I64(-1)
+                initial = False
+                sentences = I64(0)
+
+        line_brace |= (brace & ~below(max(line - base, 0))) != ZERO
+        continuations += I64(popcount64(tails))
+
+    if part_lines > 0 and not part_blank:
+        part_hash[parts] = part
+        part_chars[parts] = part_size
+        parts += 1
+
+    out[CHARS, d] = n_chars
+    out[NEWLINES, d] = newlines
+    out[WORDS, d] = words
+    out[ALPHABETIC_WORDS, d] = alphabetic_words
+    out[NON_SYMBOL_WORDS, d] = words - symbol_words
+    out[NON_SYMBOL_WORD_CHARS, d] = word_chars - symbol_chars
+    out[HASHES, d] = hashes
+    out[ELLIPSES, d] = ellipses
+    out[LINES, d] = lines
+    out[NONBLANK_LINES, d] = nonblank
+    out[BULLET_LINES, d] = bullets
+    out[ELLIPSIS_LINES, d] = ellipsis_lines
+    out[TERMINAL_LINES, d] = terminals
+    out[SHORT_LINES, d] = shorts
+    out[PARAGRAPHS, d] = parts
+    for k, count in enumerate(
+        (kept_lines, kept_words, sentences_kept, lorem, braces, un_sentences, un_lorem, un_braces)
+    ):
+        out[C4 + k, d] = count
+    return words, nonblank, parts, any_high == ZERO
+
+
+@njit
+def hash_words(chars, start, words, starts, ends, ascii_only, word, reach):
+    """Hash of every word, and the characters of the words up to it modulo 2^32. Returns a bit per stop word found."""
+    stop = ZERO
+    total = U32(0)
+    reach[0] = total
+    for k in range(words):
+        first, last = start + starts[k], start + ends[k]
+        h = hash_bytes(chars, first, last)
+        word[k] = h
+        slot = (h * STOP_MULTIPLIER) >> U64(60)
+        stop |= U64(STOP_SLOTS[slot] == h) << slot
+        if ascii_only:
+            total += U32(last - first)
+        else:
+            total += U32(count_chars(chars, first, last))
+        reach[k + 1] = total
+    return I64(popcount64(stop))
+
+
+@njit
+def clear(table, entries):
+    """Empty a table for up to `entries` keys, at most half full; returns how far to shift a 64-bit product down."""
+    bits = 4
+    while (1 << bits) < 2 * entries:
+        bits += 1
+    table[: 1 << bits] = 0
+    return U64(64 - bits)
+
+
+@njit
+def duplicates(hashes, chars, n, table):
+    """(how many of n hashes an equal one precedes, the sum of their characters)."""
+    if n < 2:
+        return I64(0), I64(0)
+    shift = clear(table, n)
+    last = (ONE << (U64(64) - shift)) - ONE
+    count = total = I64(0)
+    for k in range(n):
+        slot = (hashes[k] * KB) >> shift
+        while True:
+            other = table[slot]
+            if other == 0:
+                table[slot] = k + 1
+                break
+            if hashes[other - 1] == hashes[k]:
+                count += 1
+                total += I64(chars[k])
+                break
+            slot = (slot + ONE) & last
+    return count, total
+
+
+@njit
+def ngrams(word, reach, words, n_chars, out, d, table, first, other, where, count):
+    """Fills the n-gram rows of out[:, d].
+
+    first[i] is where the n-gram that starts at word i occurs first, count[first[i]] how often it occurs; `where` lists the
+    i whose n-gram occurs twice or more, in order. Only those can start a repeated (n+1)-gram.
+    """
+    for row in range(TOP_NGRAM, C4):
+        out[row, d] = 0
+    candidates = words  # `where` is all words for n = 2
+    for n in range(2, MAX_N + 1):
+        shift = clear(table, candidates)
+        last = (ONE << (U64(64) - shift)) - ONE
+        valid = 0
+        for k in range(candidates):
+            i = k if n == 2 else I64(where[k])
+            if i + n > words:
+                break
+            valid += 1
+            # the (n-1)-gram by the word (n = 2) or by where it occurs first, and the n-th word
+            head = word[i] if n == 2 else U64(first[i])
+            tail = word[i + n - 1]
+            slot = ((head * KA + tail) * KB) >> shift
+            while True:
+                j = I64(table[slot]) - 1
+                if j < 0:
+                    table[slot] = i + 1
+                    other[i] = i
+                    count[i] = 1
+                    break
+                if word[j + n - 1] == tail and (word[j] if n == 2 else U64(first[j])) == head:
+                    other[i] = j
+                    count[j] += 1
+                    break
+                slot = (slot + ONE) & last
+        candidates = 0
+        best, best_at = I64(1), I64(-1)
+        for k in range(valid):
+            i = k if n == 2 else I64(where[k])
+            times = I64(count[other[i]])
+            where[candidates] = i
+            candidates += times > 1
+            if times > best:
+                best, best_at = times, i
+        if candidates == 0:
+            return
+        first, other = other, first
+        if n <= MAX_TOP_N:
+            size = I64(U32(reach[best_at + n] - reach[best_at])) + n - 1
+            out[TOP_NGRAM + n - 2, d] = min(best * size, n_chars)
+        if n >= MIN_DUPLICATE_N:
+            total = resume = I64(0)
+            for k in range(candidates):
+                i = I64(where[k])
+                if i >= resume:
+                    if count[first[i]] < 0:  # the walk has stopped at an equal one before
+                        total += I64(U32(reach[i + n] - reach[i]))
+                        resume = i + n
+                    else:
+                        count[first[i]] = -1
+            out[DUPLICATE_NGRAM + n - MIN_DUPLICATE_N, d] = total
+
+
+@njit
+def documents(chars, offsets, stage1, stage2, out, at):
+    """Fill out[:, at + d] for every document d of the column."""
+    longest = 0
+    for d in range(len(offsets) - 1):
+        longest = max(longest, offsets[d + 1] - offsets[d])
+    # every word and every line with a word takes two bytes, but the last; write_bits writes up to 3 beyond.
+    # What is not written to is never backed by memory.
+    most = longest // 2 + 1 + BLOCK
+    starts, ends, where = np.empty(most, I32), np.empty(most, I32), np.empty(most, I32)
+    first, other, count = np.empty(most, I32), np.empty(most, I32), np.empty(most, I32)
+    word, reach = np.empty(most, U64), np.empty(most, U32)
+    line_hash, line_chars = np.empty(most, U64), np.empty(most, I32)
+    part_hash, part_chars = np.empty(most, U64), np.empty(most, I32)
+    table = np.empty(1 << 12, I32)
+    for d in range(len(offsets) - 1):
+        start, end, column = offsets[d], offsets[d + 1], at + d
+        words, lines, parts, ascii_only = scan(
+            chars, start, end, stage1, stage2, out, column, starts, ends, line_hash, line_chars, part_hash, part_chars
+        )
+        need = 4 * max(words, lines, 4)
+        if len(table) < need:
+            table = np.empty(2 * need, I32)
+        out[STOP, column] = hash_words(chars, start, words, starts, ends, ascii_only, word, reach)
+        ngrams(word, reach, words, I64(out[CHARS, column]), out, column, table, first, other, where, count)
+        repeated, size = duplicates(line_hash, line_chars, lines, table)
+        out[DUPLICATE_LINES, column], out[DUPLICATE_LINE_CHARS, column] = repeated, size
+        repeated, size = duplicates(part_hash, part_chars, parts, table)
+        out[DUPLICATE_PARAGRAPHS, column], out[DUPLICATE_PARAGRAPH_CHARS, column] = repeated, size
+
+
+def text_stats(text: TextColumn) -> np.ndarray:
+    """stats_KN: int32, in the order of NAMES. The contract is in the package."""
+    stats_KN = np.empty((len(NAMES), len(text)), np.int32)
+    offsets = text.offsets
+    with_room = int(np.searchsorted(offsets[1:], text.chars.size - PAD, side="right"))
+    tail_start = int(offsets[with_room])
+    tail = np.zeros(int(offsets[-1]) - tail_start + PAD, np.uint8)
+    tail[:-PAD] = text.chars[tail_start : int(offsets[-1])]
+    stage1, stage2 = character_classes()
+    _run(text.chars, offsets[: with_room + 1], stage1, stage2, stats_KN, 0)
+    _run(tail, offsets[with_room:] - tail_start, stage1, stage2, stats_KN, with_room)
+    return stats_KN
+
+
+def _run(chars: np.ndarray, offsets: np.ndarray, *rest: object) -> None:
+    """`documents` on arrays of one Numba type, so that it compiles once: contiguous and read-only."""
+    chars, offsets = np.ascontiguousarray(chars).view(), np.ascontiguousarray(offsets).view()
+    chars.flags.writeable = offsets.flags.writeable = False
+    documents(chars, offsets, *rest)

@@ -1,0 +1,79 @@
+"""Bit masks of 64 bytes of text, bit b for byte b: which of them satisfy a test.
+
+Portable LLVM vector code, like `ops.simd`; no bounds are checked: a mask reads array[i : i + 64 + reach].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gpu_curate.ops.simd import BLOCK, pointer
+
+_I64 = ir.IntType(64)
+_V64 = ir.VectorType(ir.IntType(8), BLOCK)
+
+
+def _all(byte: int) -> ir.Constant:
+    return ir.Constant(_V64, [byte & 0xFF] * BLOCK)
+
+
+def _equal(b: Any, v: Any, byte: str) -> Any:
+    return b.icmp_unsigned("==", v, _all(ord(byte)))
+
+
+def _within(b: Any, v: Any, first: int, last: int) -> Any:
+    return b.icmp_unsigned("<", b.sub(v, _all(first)), _all(last - first + 1))
+
+
+def _any(b: Any, tests: list[Any]) -> Any:
+    result = tests[0]
+    for test in tests[1:]:
+        result = b.or_(result, test)
+    return result
+
+
+def _lower(b: Any, v: Any) -> Any:
+    return b.or_(v, _all(0x20))  # right for letters; what else it makes equal is sorted out by who reads the text
+
+
+def _candidates(b: Any, v: Any, v1: Any, v2: Any) -> Any:
+    """Bytes that stand at a fixed place in a phrase of `PHRASES`, each with what makes it rare in prose."""
+    v, v1, v2 = _lower(b, v), _lower(b, v1), _lower(b, v2)
+    pairs = [(v, "k", v1, "i"), (v, "v", v1, "a"), (v, "p", v1, "s"), (v, "f", v2, "u")]
+    return _any(b, [_equal(b, v, "j"), *(b.and_(_equal(b, x, c), _equal(b, y, d)) for x, c, y, d in pairs)])
+
+
+def _mask(test: Callable[..., Any], reach: int = 0) -> Any:
+    """The mask function of a test over the bytes and, with `reach`, the 1..reach bytes after each."""
+
+    @intrinsic
+    def mask(typingctx: Any, array: Any, i: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            vectors = []
+            for offset in range(reach + 1):
+                at = builder.add(args[1], _I64(offset))
+                address = pointer(context, builder, signature.args[0], args[0], at, _V64)
+                vectors.append(builder.load(address, align=1))
+            return builder.bitcast(test(builder, *vectors), _I64)
+
+        return types.uint64(array, types.int64), codegen
+
+    return mask
+
+
+high64 = _mask(lambda b, v: b.icmp_signed("<", v, _all(0)))  # 0x80 up
+continuation64 = _mask(lambda b, v: b.icmp_signed("<", v, _all(-64)))  # 0x80..0xBF
+space64 = _mask(lambda b, v: b.or_(_within(b, v, 0x09, 0x0D), _within(b, v, 0x1C, 0x20)))
+letter64 = _mask(lambda b, v: _within(b, _lower(b, v), ord("a"), ord("z")))
+digit64 = _mask(lambda b, v: _within(b, v, ord("0"), ord("9")))
+newline64 = _mask(lambda b, v: _equal(b, v, "\n"))
+terminal64 = _mask(lambda b, v: _any(b, [_equal(b, v, c) for c in ".?!"]))
+hash64 = _mask(lambda b, v: _equal(b, v, "#"))
+brace64 = _mask(lambda b, v: _equal(b, v, "{"))
+ellipsis64 = _mask(lambda b, *v: b.and_(_equal(b, v[0], "."), b.and_(_equal(b, v[1], "."), _equal(b, v[2], "."))), 2)
+candidate64 = _mask(_candidates, 2)
