@@ -215,7 +215,9 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
     return outcome
 
 
-def _run_file(config: Config, prints: dict[str, str], places: dict[str, str], chosen: backend.Backend) -> dict[str, Any]:
+def _run_file(
+    config: Config, prints: dict[str, str], places: dict[str, str], chosen: backend.Backend
+) -> dict[str, Any]:
     return {
         "version": __version__,
         "config": config.model_dump(mode="json"),
@@ -447,5 +449,3 @@ def run_state(run: Path) -> dict[str, Any]:
         "boxes": boxes,
         "shards": str(run / info["folders"]["shards"]),
     }
-
-

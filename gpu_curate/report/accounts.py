@@ -102,9 +102,7 @@ def _add_not_drawn(context: Context, manifest: dict[str, Any], by_reason: dict[s
             by_reason[unit]["mixture:not_drawn"] += count
 
 
-def _check(
-    documents: list[dict[str, Any]], units: dict[str, Any], manifest: dict[str, Any], context: Context
-) -> None:
+def _check(documents: list[dict[str, Any]], units: dict[str, Any], manifest: dict[str, Any], context: Context) -> None:
     read = sum(r["documents"] for r in documents) + sum(sum(r.get("rejected", {}).values()) for r in documents)
     tokens = sum(r["tokens"] for r in _receipts(context, "tokens"))
     repeated = manifest["mixture"]["repeated"]
@@ -140,7 +138,9 @@ def _warnings(
         share = copies / sum(counts.values())
         fuzzy = config.dedup.fuzzy
         if fuzzy is not None and share > fuzzy.max_source_share:
-            found.append(f"source {source.name}: {share:.0%} of its documents are duplicates (dedup.fuzzy.max_source_share)")
+            found.append(
+                f"source {source.name}: {share:.0%} of its documents are duplicates (dedup.fuzzy.max_source_share)"
+            )
     split = manifest["split"]
     if not split["pinned"] and split["tokens_wanted"] < split["tokens_asked"]:
         found.append(

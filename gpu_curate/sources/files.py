@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import io
 import os
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
@@ -130,75 +129,85 @@ def open_raw(path: str, options: dict[str, Any] | None = None) -> IO[bytes]:
 def open_stream(path: str, options: dict[str, Any] | None = None) -> Iterator[IO[bytes]]:
     """The decompressed bytes of a file, by its suffix; members and frames back to back are one stream.
 
-    Reading past damage raises EOFError (cut short), OSError or the codec's own error: see `is_damage`.
+    Reading into damage raises EOFError (cut short) or OSError, after everything before it was given.
     """
-    with contextlib.ExitStack() as stack:
-        raw = stack.enter_context(open_raw(path, options))
-        lower = path.lower()
-        if lower.endswith(".gz"):
-            import gzip
+    with open_raw(path, options) as raw:
+        suffix = next((c for c in COMPRESSIONS if path.lower().endswith(c)), None)
+        yield raw if suffix is None else _Frames(raw, suffix)  # type: ignore[misc]
 
-            stream: IO[bytes] = stack.enter_context(gzip.GzipFile(fileobj=raw))
-        elif lower.endswith(".zst"):
+
+def _decompressor(suffix: str) -> Any:
+    """An object with decompress(), eof and unused_data for one frame (member, stream) of a format."""
+    match suffix:
+        case ".gz":
+            import zlib
+
+            return zlib.decompressobj(31)
+        case ".zst":
             import zstandard
 
-            # a frame cut short reads as an early end, so the reader that counts is told by _Whole
-            stream = stack.enter_context(_ZstdStream(raw, zstandard))
-        elif lower.endswith(".bz2"):
+            return zstandard.ZstdDecompressor().decompressobj()
+        case ".bz2":
             import bz2
 
-            stream = stack.enter_context(bz2.BZ2File(raw))
-        elif lower.endswith(".xz"):
+            return bz2.BZ2Decompressor()
+        case ".xz":
             import lzma
 
-            stream = stack.enter_context(lzma.LZMAFile(raw))
-        elif lower.endswith(".lz4"):
+            return lzma.LZMADecompressor()
+        case _:
             import lz4.frame
 
-            stream = stack.enter_context(lz4.frame.LZ4FrameFile(raw))
-        else:
-            stream = raw
-        yield stream
+            return lz4.frame.LZ4FrameDecompressor()
 
 
-class _ZstdStream(io.RawIOBase):
-    """Zstandard frames back to back as one stream; a frame cut short raises EOFError (the library's reader does not)."""
+class _Frames:
+    """Frames back to back as one stream that gives all it decoded before it says that the last frame is cut short.
 
-    def __init__(self, raw: IO[bytes], zstandard: Any):
-        self._raw, self._zstandard = raw, zstandard
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._fed = False  # the open frame has had input
-        self._input = b""
-        self._ready = b""
+    The libraries' own file objects lose up to a buffer of good data there, or (zstandard) take the cut for an end.
+    """
 
-    def readable(self) -> bool:
-        return True
+    _INPUT_BYTES = 1 << 16  # a thousandfold expansion then stays at 64 MiB
+
+    def __init__(self, raw: IO[bytes], suffix: str):
+        self._raw, self._suffix = raw, suffix
+        self._frame: Any = None
+        self._input = self._ready = b""
 
     def read(self, size: int = -1) -> bytes:
-        if size is None or size < 0:
+        """Up to `size` bytes, b"" at the end. Raises: EOFError: cut short; OSError: damaged."""
+        if size < 0:
             return b"".join(iter(lambda: self.read(1 << 20), b""))
         while not self._ready:
-            if self._frame.eof:
-                self._input = self._frame.unused_data + self._input
-                self._frame, self._fed = self._zstandard.ZstdDecompressor().decompressobj(), False
             if not self._input:
-                self._input = self._raw.read(1 << 20)
+                self._input = self._raw.read(self._INPUT_BYTES)
                 if not self._input:
-                    if self._fed:
-                        raise EOFError("the last zstd frame is cut short")
+                    if self._frame is not None:
+                        raise EOFError("the compressed file is cut short")
                     return b""
+            if self._frame is None:
+                self._input = (
+                    self._input.lstrip(b"\0") if self._suffix == ".gz" else self._input
+                )  # padding of tape days
+                if not self._input:
+                    continue
+                self._frame = _decompressor(self._suffix)
             try:
-                self._fed, chunk, self._input = True, self._input, b""
+                chunk, self._input = self._input, b""
                 self._ready = self._frame.decompress(chunk)
-            except self._zstandard.ZstdError as e:
-                raise OSError(f"zstd: {e}") from e
+            except damage() as e:
+                raise OSError(f"damaged {self._suffix} data: {e}") from e
+            if self._frame.eof:
+                self._input, self._frame = self._frame.unused_data or b"", None
         out, self._ready = self._ready[:size], self._ready[size:]
         return out
 
 
 def damage() -> tuple[type[BaseException], ...]:
-    """Errors that reading a damaged compressed file raises."""
+    """Errors that reading a damaged file raises."""
     import lzma
     import zlib
 
-    return (EOFError, OSError, RuntimeError, zlib.error, lzma.LZMAError)
+    import zstandard
+
+    return (EOFError, OSError, RuntimeError, zlib.error, lzma.LZMAError, zstandard.ZstdError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -74,10 +75,12 @@ class ParquetReader:
         if self.source.text_column not in names:
             raise ConfigError(f"source {self.source.name}: {path}: column {self.source.text_column!r} is not a string")
         leaf = names.index(self.source.text_column)
-        kind = metadata.schema.column(leaf).physical_type
-        if kind not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"):
+        column = metadata.schema.column(leaf)
+        kind, logical = column.physical_type, column.logical_type.type
+        if kind != "BYTE_ARRAY" or logical not in ("STRING", "JSON", "NONE") or column.max_repetition_level:
             raise ConfigError(
-                f"source {self.source.name}: {path}: column {self.source.text_column!r} is {kind}, not a string"
+                f"source {self.source.name}: {path}: column {self.source.text_column!r} is "
+                f"{'a list of ' if column.max_repetition_level else ''}{kind if logical == 'NONE' else logical}, not a string"
             )
         return leaf
 
@@ -143,10 +146,8 @@ def _texts(array: pa.Array) -> list[Any]:
     values: list[Any] = array.to_pylist()
     for i, value in enumerate(values):
         if isinstance(value, bytes):
-            try:
+            with contextlib.suppress(UnicodeDecodeError):
                 values[i] = value.decode("utf-8")
-            except UnicodeDecodeError:
-                pass
     return values
 
 

@@ -121,7 +121,9 @@ class Corpus:
         self.parts: list[tuple[Box, Box, str]] = []  # documents box, signatures box, partition
         for documents, signatures in boxes:
             of_documents, of_signatures = context.box(documents), context.box(signatures)
-            self.parts += [(of_documents, of_signatures, p) for p in of_documents.parts() if self._compared(documents, p)]
+            self.parts += [
+                (of_documents, of_signatures, p) for p in of_documents.parts() if self._compared(documents, p)
+            ]
         ids = [d.read_table(p, ["doc_id"])["doc_id"].to_numpy() for d, _, p in self.parts]
         self.starts = np.cumsum([0] + [len(i) for i in ids])
         self.doc_id_N = np.concatenate(ids) if ids else np.zeros(0, np.int64)
@@ -185,7 +187,9 @@ def _exact_labels(context: Context, corpus: Corpus) -> np.ndarray:
             exact.add_edges(x[alike], y[alike])
         a, b = a[same], b[same]
     if context.config.dedup.exact == "compare":
-        keep = np.concatenate([_equal_texts(corpus, x, y) for x, y in _pair_chunks(corpus, a, b)] or [np.zeros(0, bool)])
+        keep = np.concatenate(
+            [_equal_texts(corpus, x, y) for x, y in _pair_chunks(corpus, a, b)] or [np.zeros(0, bool)]
+        )
         a, b = a[keep], b[keep]
     exact.add_edges(a, b)
     return exact.labels()

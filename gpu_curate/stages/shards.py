@@ -31,6 +31,7 @@ from gpu_curate.fingerprint import versions
 from gpu_curate.formats import FORMATS
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.tokenizer import load_encoder
 from gpu_curate.stages.tokens import lengths
 from gpu_curate.storage import publish, read_json, write_json
 
@@ -124,6 +125,8 @@ class Shards(Stage):
                 ],
             }
         info = _tokens_info(context)
+        with publish(box.folder / "tokenizer.json") as temp:  # shards can be read without the run
+            load_encoder(context).save(temp)
         write_json(
             box.folder / "manifest.json",
             {
@@ -135,7 +138,10 @@ class Shards(Stage):
                 "tokenizer": {"sha256": info["identity"], "path": context.config.tokenizer.path or "trained"},
                 "tokens_per_shard": context.config.shards.tokens_per_shard,
                 "splits": splits,
-                "shuffle": {"seed": context.config.shards.shuffle_seed, "key": "fmix64(seed ^ xxh3-128 of the text, low half)"},
+                "shuffle": {
+                    "seed": context.config.shards.shuffle_seed,
+                    "key": "fmix64(seed ^ xxh3-128 of the text, low half)",
+                },
                 "split": layout["split"],
                 "mixture": layout["mixture"],
                 "incomplete_sources": layout["incomplete"],
@@ -175,7 +181,9 @@ class _Layout:
             "train": _stream(train),
             "validation": _stream({name: values[held] for name, values in kept.items()}),
         }
-        incomplete = sorted({f for p in parts for f in (context.box("documents").receipt(p) or {}).get("incomplete", [])})
+        incomplete = sorted(
+            {f for p in parts for f in (context.box("documents").receipt(p) or {}).get("incomplete", [])}
+        )
         self.facts = {
             "split": self.facts,
             "mixture": mixture,
@@ -184,7 +192,9 @@ class _Layout:
         }
 
     def _kept(self, parts: list[str]) -> dict[str, np.ndarray]:
-        columns: dict[str, list[np.ndarray]] = {n: [] for n in ("key", "part", "offset", "tokens", "bytes", "doc_id", "source")}
+        columns: dict[str, list[np.ndarray]] = {
+            n: [] for n in ("key", "part", "offset", "tokens", "bytes", "doc_id", "source")
+        }
         config = self.context.config
         numbers = {s.name: i for i, s in enumerate(config.sources)}
         seed = np.uint64(config.shards.shuffle_seed)
@@ -261,7 +271,11 @@ def _mix(config: Config, train: dict[str, np.ndarray]) -> tuple[dict[str, np.nda
         drawn = 0
         epoch = 0
         while len(own) and ((target is None and epoch == 0) or (target is not None and drawn < target)):
-            key = train["key"][own] if epoch == 0 else fmix64(train["key"][own] + np.uint64(epoch * 0x9E3779B97F4A7C15 % (1 << 64)))
+            key = (
+                train["key"][own]
+                if epoch == 0
+                else fmix64(train["key"][own] + np.uint64(epoch * 0x9E3779B97F4A7C15 % (1 << 64)))
+            )
             order = np.argsort(key, kind="stable")
             running = np.cumsum(tokens[order])
             left = running[-1] if target is None else target - drawn
@@ -313,7 +327,8 @@ def _shares(config: Config, available: np.ndarray) -> list[float | None]:
         total = config.shards.mixture_tokens
         if total is None:  # as much as no source has to be repeated for
             total = min(
-                (available[i] * sum(given) / w for i, w in enumerate(weights) if w is not None and available[i]), default=0
+                (available[i] * sum(given) / w for i, w in enumerate(weights) if w is not None and available[i]),
+                default=0,
             )
         wanted = [w / sum(given) * total if w is not None else wanted[i] for i, w in enumerate(weights)]
     limit = config.shards.max_epochs
@@ -391,7 +406,10 @@ def _write_documents(context: Context) -> None:
             *((c, pa.string()) for c in kept_columns),
         ]
     )
-    with publish(box.folder / "documents.parquet") as temp, pq.ParquetWriter(temp, schema, compression="zstd") as writer:
+    with (
+        publish(box.folder / "documents.parquet") as temp,
+        pq.ParquetWriter(temp, schema, compression="zstd") as writer,
+    ):
         for split in SPLITS:
             order = _order(context, split)
             for start in range(0, len(order["doc_id"]), 1 << 18):

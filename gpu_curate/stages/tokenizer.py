@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
 from gpu_curate.config import Config, Tokenizer
-from gpu_curate.errors import FatalError
+from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.storage import publish
 
@@ -94,3 +95,49 @@ def resolved(context: Context) -> Tokenizer:
         return options
     path = context.box("tokenizer").path("000000", ".tokenizer.json")
     return options.model_copy(update={"path": str(path), "train": None})
+
+
+def train_from_files(
+    paths: list[str], out: Any, vocab_size: int, eot: str, text_column: str, max_bytes: int
+) -> dict[str, int]:
+    """Train on files outside a run, in sorted order of their paths, as `gpu-curate tokenizer train` does.
+
+    Raises:
+        ConfigError: a path matches nothing, or no text was found.
+    """
+    from pathlib import Path
+
+    from gpu_curate.config import JsonlSource, ParquetSource, TextSource
+    from gpu_curate.sources import Record
+    from gpu_curate.sources.files import find, stem
+    from gpu_curate.stages.documents import make_reader
+    from gpu_curate.text.normalize import well_formed
+    from gpu_curate.tokenizer import train
+
+    facts = {"documents": 0, "bytes": 0}
+
+    def texts() -> Iterator[str]:
+        for file in find(paths, (), {}, "tokenizer train: PATH"):
+            name = stem(file.path)
+            if name.endswith((".parquet", ".pq")):
+                source: Any = ParquetSource(name="train", type="parquet", text_column=text_column)
+            elif name.endswith((".jsonl", ".ndjson", ".json")):
+                source = JsonlSource(name="train", type="jsonl", text_column=text_column)
+            else:
+                source = TextSource(name="train", type="text")
+            reader = make_reader(source)
+            for split in reader.splits(file.path, file.size, 1 << 40):
+                for item in reader.read(split):
+                    if isinstance(item, Record):
+                        if facts["bytes"] >= max_bytes:
+                            return
+                        text = well_formed(item.text)
+                        facts["documents"] += 1
+                        facts["bytes"] += len(text.encode("utf-8"))
+                        yield text
+
+    with publish(Path(out)) as temp:
+        facts["vocab_size"] = train(texts(), vocab_size, eot, temp)
+        if not facts["bytes"]:
+            raise ConfigError(f"no text in {', '.join(paths)}", "check --text-column")
+    return facts

@@ -1,0 +1,240 @@
+"""The command line: parse, call, print. One function a command; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gpu_curate import __version__
+from gpu_curate.errors import ConfigError, FatalError, GpuCurateError
+
+app = typer.Typer(
+    name="gpu-curate",
+    help="Raw text in, deduplicated, filtered, decontaminated token shards out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    add_completion=False,
+)
+shards_app = typer.Typer(help="Look at shards and check them.", no_args_is_help=True, rich_markup_mode=None)
+tokenizer_app = typer.Typer(help="Make tokenizers.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(shards_app, name="shards")
+app.add_typer(tokenizer_app, name="tokenizer")
+
+EXIT_CONFIG, EXIT_FATAL, EXIT_INTERRUPTED = 2, 1, 130
+
+ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="The recipe.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Run directory. Default: runs/NAME of CONFIG.yaml.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Worker processes. Default: one a core.")]
+BackendOption = Annotated[
+    str | None, typer.Option("--backend", help="auto, cpu or gpu. Default: what the recipe says.")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe; repeatable.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"gpu_curate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _load(config: Path, out: Path | None, workers: int | None, backend: str | None, overrides: list[str] | None) -> Any:
+    """The config with the command line's say in it, and the run directory."""
+    from gpu_curate.config import load
+
+    more = list(overrides or [])
+    if workers is not None:
+        more.append(f"run.workers={workers}")
+    if backend is not None:
+        more.append(f"run.backend={backend}")
+    return load(config, more), out or Path("runs") / config.stem
+
+
+@app.command(
+    epilog="Examples:  gpu-curate run configs/quickstart.yaml  |  "
+    "gpu-curate run web.yaml --out runs/web --workers 8 --set min_tokens=128"
+)
+def run(
+    config: ConfigPath,
+    out: Out = None,
+    workers: Workers = None,
+    backend: BackendOption = None,
+    set_: Set = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and the summary only.")] = False,
+) -> None:
+    """Run a recipe: read, score, deduplicate, decide, tokenise, write shards. Reuses what an earlier run finished."""
+    from gpu_curate.console import make_progress, print_summary
+    from gpu_curate.pipeline import execute
+
+    recipe, folder = _load(config, out, workers, backend, set_)
+    with make_progress(quiet) as progress:
+        try:
+            outcome = execute(recipe, folder, progress)
+        except KeyboardInterrupt:
+            progress.note(f"stopped; finished partitions are kept in {folder}")
+            progress.note(f"to go on: {_same_command()}")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    print_summary(folder, outcome)
+
+
+def _same_command() -> str:
+    import shlex
+
+    return shlex.join(["gpu-curate", *sys.argv[1:]])
+
+
+@app.command(epilog="Example:  gpu-curate plan configs/fineweb_edu.yaml --set sources.edu.path='data/*.parquet'")
+def plan(
+    config: ConfigPath,
+    out: Out = None,
+    workers: Workers = None,
+    backend: BackendOption = None,
+    set_: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a run would do: inputs, partitions, peak memory, disk, what would be reused. Writes nothing."""
+    from gpu_curate.console import print_plan
+    from gpu_curate.planning import make_plan
+
+    facts = make_plan(*_load(config, out, workers, backend, set_))
+    _print(facts, as_json, print_plan)
+
+
+@app.command(epilog="Example:  gpu-curate status runs/quickstart --json")
+def status(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")], as_json: AsJson = False) -> None:
+    """Say how far a run is."""
+    from gpu_curate.console import print_status
+    from gpu_curate.pipeline import run_state
+
+    _print(run_state(run), as_json, print_status)
+
+
+ShardsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of shards, or run directory.")]
+
+
+def _shards_folder(folder: Path) -> Path:
+    """A run directory stands for its shards."""
+    from gpu_curate.pipeline import RUN_FILE
+    from gpu_curate.storage import read_json
+
+    if (folder / RUN_FILE).exists():
+        return folder / read_json(folder / RUN_FILE)["folders"]["shards"]
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder")
+    return folder
+
+
+@shards_app.command(epilog="Example:  gpu-curate shards info runs/quickstart/shards")
+def info(folder: ShardsFolder, as_json: AsJson = False) -> None:
+    """Tokens, documents, files, tokenizer and split of a folder of shards."""
+    from gpu_curate.console import print_shards
+    from gpu_curate.loader import info as shards_info
+
+    _print(shards_info(_shards_folder(folder)), as_json, print_shards)
+
+
+@shards_app.command(epilog="Example:  gpu-curate shards verify runs/quickstart/shards")
+def verify(folder: ShardsFolder, as_json: AsJson = False) -> None:
+    """Check sizes, headers, hashes, EOT counts and token ranges against the manifest. Exit status 1 on a finding."""
+    from gpu_curate.loader import verify as verify_shards
+
+    place = _shards_folder(folder)
+    findings = verify_shards(place)
+    if as_json:
+        print(json.dumps({"shards": str(place), "findings": findings}, indent=1))
+    else:
+        for finding in findings:
+            print(f"FAILED  {finding}")
+        print(f"{place}: {len(findings)} findings" if findings else f"{place}: every check passed")
+    if findings:
+        raise typer.Exit(EXIT_FATAL)
+
+
+@shards_app.command(epilog="Example:  gpu-curate shards head runs/quickstart/shards -n 2 --split validation")
+def head(
+    folder: ShardsFolder,
+    n: Annotated[int, typer.Option("-n", min=1, help="Documents shown.")] = 3,
+    split: Annotated[str, typer.Option("--split", help="train or validation.")] = "train",
+    tokenizer: Annotated[
+        str | None, typer.Option("--tokenizer", help="tokenizer.json; default: the run's own.")
+    ] = None,
+    chars: Annotated[int, typer.Option("--chars", min=1, help="Characters shown of each.")] = 400,
+) -> None:
+    """Show the first documents of a split: where they come from, their tokens, their text."""
+    from gpu_curate.console import print_head
+    from gpu_curate.loader import head as shards_head
+
+    place = _shards_folder(folder)
+    print_head(shards_head(place, n, split=split, tokenizer=tokenizer or _own_tokenizer(place)), chars)
+
+
+def _own_tokenizer(shards: Path) -> str | None:
+    """The tokenizer that made these shards, if it can be found."""
+    from gpu_curate.storage import read_json
+
+    manifest = shards / "manifest.json"
+    path = read_json(manifest)["tokenizer"]["path"] if manifest.exists() else None
+    beside = shards / "tokenizer.json"
+    return str(beside) if beside.exists() else path
+
+
+@tokenizer_app.command(
+    epilog="Example:  gpu-curate tokenizer train 'data/*.txt' --vocab-size 32768 --out tokenizer.json"
+)
+def train(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="JSONL, Parquet or text files; globs.")],
+    out: Annotated[Path, typer.Option("--out", help="tokenizer.json to write.")] = Path("tokenizer.json"),
+    vocab_size: Annotated[int, typer.Option("--vocab-size", min=257, help="Entries, the EOT among them.")] = 32768,
+    eot: Annotated[str, typer.Option("--eot", help="End-of-text token; the last id.")] = "<|endoftext|>",
+    text_column: Annotated[str, typer.Option("--text-column", help="Key or column that holds the text.")] = "text",
+    max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Read at most so much text.")] = 1 << 30,
+) -> None:
+    """Train a byte-level BPE. Same input in the same order, same file."""
+    from gpu_curate.stages.tokenizer import train_from_files
+
+    facts = train_from_files(paths, out, vocab_size, eot, text_column, max_bytes)
+    print(f"{out}: {facts['vocab_size']} entries from {facts['documents']} documents ({facts['bytes'] / 1e6:.1f} MB)")
+
+
+def _print(facts: dict[str, Any], as_json: bool, pretty: Any) -> None:
+    if as_json:
+        print(json.dumps(facts, indent=1, ensure_ascii=False))
+    else:
+        pretty(facts)
+
+
+def main() -> None:
+    """Entry point: an error of ours is one message and an exit status (2: never started, 1: stopped)."""
+    try:
+        app(standalone_mode=True)
+    except ConfigError as e:
+        print(f"error: {e}", file=sys.stderr)
+        sys.exit(EXIT_CONFIG)
+    except (FatalError, GpuCurateError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        sys.exit(EXIT_FATAL)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

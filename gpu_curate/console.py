@@ -1,0 +1,251 @@
+"""What people read in the terminal: progress, tables, summaries. Plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gpu_curate.storage import read_json
+
+if TYPE_CHECKING:
+    from gpu_curate.pipeline import Outcome
+
+_LINE_SECONDS = 10.0  # between progress lines where there is no terminal
+
+
+def human_bytes(n: float) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if n < 1000 or unit == "TB":
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1000
+    raise AssertionError
+
+
+class Lines:
+    """Progress as plain lines: a box when it ends, and the boxes under way every ten seconds."""
+
+    def __init__(self, quiet: bool):
+        self._quiet = quiet
+        self._last = time.monotonic()
+        self._begun = time.monotonic()
+        self._ended: set[str] = set()
+
+    def note(self, text: str) -> None:
+        if not self._quiet:
+            print(text, flush=True)
+
+    def warn(self, text: str) -> None:
+        print(f"warning: {text}", file=sys.stderr, flush=True)
+
+    def box(self, name: str, done: int, total: int | None, nbytes: int) -> None:
+        ended = total is not None and done == total
+        if ended and name not in self._ended:
+            self._ended.add(name)
+            self._line(name, done, total, nbytes)
+        elif not ended:
+            self._ended.discard(name)
+            if time.monotonic() - self._last > _LINE_SECONDS:
+                self._last = time.monotonic()
+                self._line(name, done, total, nbytes)
+
+    def _line(self, name: str, done: int, total: int | None, nbytes: int) -> None:
+        of = "" if total is None else f" of {total}"
+        self.note(f"[{time.monotonic() - self._begun:7.1f} s] {name}: {done}{of} partitions, {human_bytes(nbytes)}")
+
+
+class Bars:
+    """Progress as bars of a terminal."""
+
+    def __init__(self, console: Console):
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bars = Progress(
+            TextColumn("{task.description:<22}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[size]:>9}"),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> Bars:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._bars.stop()
+
+    def note(self, text: str) -> None:
+        self._bars.console.print(text, highlight=False, markup=False)
+
+    def warn(self, text: str) -> None:
+        self._bars.console.print(f"warning: {text}", style="yellow", highlight=False, markup=False)
+
+    def box(self, name: str, done: int, total: int | None, nbytes: int) -> None:
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=None, size="")
+        self._bars.update(self._tasks[name], completed=done, total=total, size=human_bytes(nbytes))
+
+
+@contextlib.contextmanager
+def make_progress(quiet: bool) -> Iterator[Lines | Bars]:
+    console = Console()
+    if console.is_terminal and not quiet:
+        with Bars(console) as bars:
+            yield bars
+    else:
+        yield Lines(quiet)
+
+
+def _table(*columns: str) -> Table:
+    """A table whose first column is left-aligned and the others right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
+    return table
+
+
+def _show(*tables: Table) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    for table in tables:
+        console.print(table)
+        console.print()
+
+
+def print_summary(run: Path, outcome: Outcome) -> None:
+    """What was read, dropped by reason and kept; tokens per split; seconds and MB/s per step; where things are."""
+    facts = read_json(run / "report" / "report.json")
+    print()
+    _show(_funnel(facts), _splits(facts), _steps(facts))
+    for text in facts["warnings"]:
+        if text not in outcome.warnings:
+            print(f"warning: {text}", file=sys.stderr)
+    print(f"backend   {facts['backend']['choice']} ({facts['backend']['reason']})")
+    tokenizer = facts["tokenizer"]
+    if tokenizer:
+        print(f"tokenizer {tokenizer['vocab_size']} entries, {tokenizer['library']} ({tokenizer['library_reason']})")
+    print(f"report    {run / 'report' / 'index.html'}")
+    print(f"shards    {outcome.context.box('shards').folder}")
+    print(f"done in {facts['seconds']:.1f} s")
+
+
+def _funnel(facts: dict[str, Any]) -> Table:
+    table = _table("documents", "documents", "tokens", "text")
+    documents, tokens, nbytes = facts["documents"], facts["tokens"], facts["bytes"]
+
+    def row(name: str, key: str | None, kind: str) -> None:
+        def of(unit: dict[str, Any]) -> Any:
+            return unit[kind] if key is None else unit["dropped"].get(key, 0)
+
+        table.add_row(name, f"{of(documents):,}", f"{of(tokens):,}", human_bytes(of(nbytes)))
+
+    row("read", None, "read")
+    if documents["rejected"]:
+        table.add_row("  rejected", f"{documents['rejected']:,}", "", "")
+    for reason in documents["dropped"]:
+        row(f"  dropped: {reason}", reason, "dropped")
+    row("kept", None, "kept")
+    table.columns[0].header = ""
+    return table
+
+
+def _splits(facts: dict[str, Any]) -> Table:
+    table = _table("split", "documents", "tokens")
+    for name, split in facts["splits"].items():
+        table.add_row(name, f"{split['documents']:,}", f"{split['tokens']:,}")
+    return table
+
+
+def _steps(facts: dict[str, Any]) -> Table:
+    table = _table("step", "wall s", "worker s", "CPU s", "text", "MB/s per worker", "partitions", "reused", "backend")
+    for step in facts["steps"]:
+        speed = f"{step['bytes'] / step['seconds'] / 1e6:,.1f}" if step["seconds"] and step["bytes"] else ""
+        table.add_row(
+            step["name"],
+            f"{step['wall_seconds']:.2f}",
+            f"{step['seconds']:.2f}",
+            f"{step['cpu_seconds']:.2f}",
+            human_bytes(step["bytes"]) if step["bytes"] else "",
+            speed,
+            str(step["partitions"]),
+            str(step["reused"]),
+            step["backend"],
+        )
+    return table
+
+
+def print_plan(facts: dict[str, Any]) -> None:
+    sources = _table("source", "files", "bytes", "tasks", "text (estimate)")
+    for source in facts["sources"]:
+        sources.add_row(
+            source["name"],
+            f"{source['files']:,}",
+            human_bytes(source["bytes"]),
+            f"{source['tasks']:,}",
+            human_bytes(source["text_bytes"]),
+        )
+    boxes = _table("box", "folder", "partitions there", "state")
+    for box in facts["boxes"]:
+        boxes.add_row(box["name"], box["folder"], f"{box['partitions']:,}", box["state"])
+    _show(sources, boxes)
+    print(f"backend      {facts['backend']['choice']} ({facts['backend']['reason']})")
+    print(f"workers      {facts['workers']}")
+    print(f"peak memory  {human_bytes(facts['peak_memory_bytes'])} in all ({facts['memory_reason']})")
+    if facts["peak_device_bytes"]:
+        print(f"peak device  {human_bytes(facts['peak_device_bytes'])} a GPU")
+    print(
+        f"disk         {human_bytes(facts['disk_bytes'])} in {facts['run']}, {human_bytes(facts['disk_free_bytes'])} free"
+    )
+    for text in facts["warnings"]:
+        print(f"warning: {text}", file=sys.stderr)
+    print("nothing was written")
+
+
+def print_status(facts: dict[str, Any]) -> None:
+    table = _table("box", "folder", "partitions", "documents", "text", "CPU s")
+    for name, box in facts["boxes"].items():
+        table.add_row(
+            name,
+            box["folder"],
+            f"{box['partitions']:,}",
+            f"{box['documents']:,}" if box["documents"] else "",
+            human_bytes(box["bytes"]) if box["bytes"] else "",
+            f"{box['cpu_seconds']:.1f}",
+        )
+    _show(table)
+    print(
+        f"{facts['run']}: {'complete' if facts['complete'] else 'not complete'}, backend {facts['backend']['choice']}"
+    )
+    print(f"shards    {facts['shards']}")
+
+
+def print_shards(facts: dict[str, Any]) -> None:
+    table = _table("file", "tokens", "bytes", "sha256")
+    for split in facts["splits"].values():
+        for shard in split["shards"]:
+            table.add_row(shard["file"], f"{shard['tokens']:,}", human_bytes(shard["bytes"]), shard["sha256"][:16])
+    _show(table)
+    for name, split in facts["splits"].items():
+        print(f"{name:<11} {split['documents']:,} documents, {split['tokens']:,} tokens")
+    print(f"format      {facts['format']}, {facts['dtype']}, EOT {facts['eot_id']}, vocabulary {facts['vocab_size']}")
+    print(f"tokenizer   sha256 {facts['tokenizer']['sha256'][:16]}, {facts['tokenizer']['path']}")
+
+
+def print_head(documents: list[dict[str, Any]], chars: int) -> None:
+    for document in documents:
+        where = f"{document['source']}: {document['path']}, row {document['row']}"
+        print(f"doc_id {document['doc_id']}  tokens {document['tokens']}  position {document['position']}  {where}")
+        ids = " ".join(map(str, document["ids"][:12]))
+        print(f"  ids  {ids}{' ...' if len(document['ids']) > 12 else ''}")
+        if document.get("text") is not None:
+            text = document["text"]
+            print("  " + (text[:chars] + (" ..." if len(text) > chars else "")).replace("\n", "\n  "))
+        print()

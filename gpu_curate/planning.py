@@ -1,0 +1,123 @@
+"""What a run would do, before it does it: inputs, partitions, memory, disk, what would be reused."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from gpu_curate import backend
+from gpu_curate.config import Config
+from gpu_curate.engine import default_workers
+from gpu_curate.pipeline import active_stages, check_run_directory, fingerprints, folders
+from gpu_curate.stages.documents import inventory, read_tasks
+from gpu_curate.storage import Box
+
+# Bytes of memory, measured on the bench corpus: see scripts/bench/LOG.md, "Memory"
+WORKER_BASE = 350 << 20  # a process with Arrow, Numba and a tokenizer
+WORKER_TEXT_FACTOR = 5  # times the bytes of a partition
+GLOBAL_BYTES_PER_DOCUMENT = 64  # the duplicates and shards plans
+BYTES_PER_DOCUMENT = 2000  # guess of the mean, for counts before anything is read
+BYTES_PER_TOKEN = 4.2
+DEVICE_TEXT_FACTOR = 6
+
+
+def make_plan(config: Config, run: Path) -> dict[str, Any]:
+    """Facts for `gpu-curate plan`. Reads names, footers and headers; writes nothing.
+
+    Raises:
+        ConfigError: as the run would.
+    """
+    chosen = backend.choose(config.run.backend)
+    check_run_directory(run, config)
+    files = inventory(config)
+    tasks = read_tasks(config, files)
+    per_source = Counter(t.source for t in tasks)
+    text_bytes = Counter()
+    for task in tasks:
+        text_bytes[task.source] += task.nbytes
+    prints = fingerprints(config)
+    places = folders(run, prints)
+    boxes = []
+    for stage in active_stages(config):
+        box = Box(run / places[stage.name])
+        there = sum(box.receipt(p) is not None for p in box.parts())
+        follows = stage.follows == "documents" or stage.name == "documents"
+        if not there:
+            state = "to do"
+        elif follows and there < len(tasks):
+            state = f"goes on, {len(tasks) - there} to do"
+        else:
+            state = "reused"
+        boxes.append({"name": stage.name, "folder": places[stage.name], "partitions": there, "state": state})
+    workers = config.run.workers or default_workers()
+    total = sum(text_bytes.values())
+    documents = max(total // BYTES_PER_DOCUMENT, 1)
+    largest = max((t.nbytes for t in tasks), default=0)
+    partition = min(config.run.partition_bytes, max(largest, 1))
+    shard = config.shards.tokens_per_shard * 2
+    worker = max(
+        WORKER_BASE + WORKER_TEXT_FACTOR * partition, WORKER_BASE + 2 * min(shard, int(total / BYTES_PER_TOKEN) * 2)
+    )
+    whole = GLOBAL_BYTES_PER_DOCUMENT * documents
+    disk = _disk(config, total, documents)
+    free = shutil.disk_usage(_existing(run)).free
+    warnings = []
+    if disk > free:
+        warnings.append(f"about {disk / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free on that disk")
+    memory = workers * worker + whole
+    available = _available_memory()
+    if available is not None and memory > available:
+        warnings.append(
+            f"about {memory / 1e9:.1f} GB of memory are needed, {available / 1e9:.1f} GB are available: "
+            "set a smaller run.partition_bytes or fewer --workers"
+        )
+    return {
+        "run": str(run),
+        "sources": [
+            {
+                "name": s.name,
+                "files": len(own),
+                "bytes": sum(f.size for f in own),
+                "tasks": per_source[i],
+                "text_bytes": text_bytes[i],
+            }
+            for i, (s, own) in enumerate(zip(config.sources, files, strict=True))
+        ],
+        "partitions": len(tasks),
+        "boxes": boxes,
+        "backend": {"choice": chosen.choice, "reason": chosen.reason},
+        "workers": workers,
+        "peak_memory_bytes": memory,
+        "memory_reason": f"{workers} workers of {worker / 1e6:.0f} MB for partitions of {partition / 1e6:.1f} MB; "
+        f"{GLOBAL_BYTES_PER_DOCUMENT} bytes a document for duplicates",
+        "peak_device_bytes": DEVICE_TEXT_FACTOR * partition if chosen.choice == "gpu" else 0,
+        "disk_bytes": disk,
+        "disk_free_bytes": free,
+        "warnings": warnings,
+    }
+
+
+def _disk(config: Config, text: int, documents: int) -> int:
+    """documents (zstd), scores, signatures, tokens and shards."""
+    fuzzy = config.dedup.fuzzy
+    per_document = 450 + (8 * fuzzy.num_bands + 40 if fuzzy else 32)
+    if fuzzy and fuzzy.verify == "signature":
+        per_document += 4 * fuzzy.num_bands * fuzzy.rows_per_band
+    return int(text * 0.5 + documents * per_document + 2 * 2 * text / BYTES_PER_TOKEN)
+
+
+def _existing(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _available_memory() -> int | None:
+    try:
+        import psutil
+    except ImportError:
+        return None
+    return int(psutil.virtual_memory().available)
