@@ -9,10 +9,30 @@ from hypothesis import strategies as st
 
 from gpu_curate.document import TextColumn
 
-WORDS = (
-    "the quick brown fox jumps over LLM Data naïve café Straße ΦΘΣ İa İİ Ⓚ K\u212a 12,5 a_b ٣ x\u00ady \u200dz".split()
-)
-SINGLES = "你好 世界 数据 かな カナ ไทย ພາສາ ភាសា မြန် བོད 𠀀𠀁".split()
+WORDS = [
+    "the",
+    "quick",
+    "brown",
+    "fox",
+    "jumps",
+    "over",
+    "LLM",
+    "Data",
+    "naïve",
+    "café",
+    "Straße",
+    "ΦΘΣ",
+    "İa",
+    "İİ",
+    "Ⓚ",
+    "KK",
+    "12,5",
+    "a_b",
+    "٣",
+    "x\xady",
+    "\u200dz",
+]
+SINGLES = ["你好", "世界", "数据", "かな", "カナ", "ไทย", "ພາສາ", "ភាសា", "မြန်", "བོད", "𠀀𠀁"]
 OTHERS = ["\u3000", "\u00a0", "😀", "\U000e0001", "\U00040000", "\ufeff", "\u2028", "𐐀𐐨"]
 SEPARATORS = [" ", " ", " ", "\n", "\t", ", ", "", "\x00"]
 # leads, continuations, and what makes sequences overlong, surrogate, too large or cut

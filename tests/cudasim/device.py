@@ -22,7 +22,7 @@ class PoisonedNumPy:
     @staticmethod
     def empty(shape: Any, dtype: Any = np.float64) -> np.ndarray:
         array = np.zeros(shape, dtype)
-        array.view(np.uint8).fill(POISON) if array.size else None
+        array.view(np.uint8).fill(POISON)
         return array
 
 

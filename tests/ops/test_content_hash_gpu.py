@@ -18,7 +18,8 @@ RANDOM = np.random.default_rng(1).integers(0, 256, 9000, dtype=np.uint8).tobytes
 
 def assert_digests(text: TextColumn, checked: bool, schedule: int) -> None:
     hash_N2 = gpu.content_hash(text, emulated(checked, schedule))
-    assert hash_N2.shape == (len(text), 2) and hash_N2.dtype == np.uint64
+    assert hash_N2.shape == (len(text), 2)
+    assert hash_N2.dtype == np.uint64
     digests = [int(high) << 64 | int(low) for high, low in hash_N2]
     assert digests == [xxhash.xxh3_128_intdigest(text.raw(i)) for i in range(len(text))]
 
