@@ -24,6 +24,13 @@ _I1, _I8, _I64 = ir.IntType(1), ir.IntType(8), ir.IntType(64)
 _V64 = ir.VectorType(_I8, BLOCK)
 
 
+def as_input(array: np.ndarray) -> np.ndarray:
+    """C-contiguous, read-only view of an array: one Numba type whatever it was, so that a twin is compiled once."""
+    array = np.ascontiguousarray(array).view()
+    array.flags.writeable = False
+    return array
+
+
 @njit
 def fmix64(x):
     """MurmurHash3's 64-bit finaliser of one uint64."""

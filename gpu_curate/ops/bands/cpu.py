@@ -7,7 +7,7 @@ import numpy as np
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.mix import GOLDEN
 from gpu_curate.ops.mix import fmix64 as fmix64_array
-from gpu_curate.ops.simd import fmix64, njit
+from gpu_curate.ops.simd import as_input, fmix64, njit
 
 U64 = np.uint64
 
@@ -30,5 +30,5 @@ def band_hashes(sig_NH: np.ndarray, spec: BandSpec, scope_N: np.ndarray | None =
     """See `gpu_curate.ops.bands.band_hashes`."""
     scope = np.zeros(0, np.uint64) if scope_N is None else fmix64_array(scope_N)  # fmix64(0) = 0: global stays global
     band_BN = np.empty((spec.num_bands, len(sig_NH)), np.uint64)
-    _hash_bands(np.ascontiguousarray(sig_NH), spec.num_bands, spec.rows_per_band, scope, band_BN)
+    _hash_bands(as_input(sig_NH), spec.num_bands, spec.rows_per_band, scope, band_BN)
     return band_BN

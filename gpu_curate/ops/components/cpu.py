@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpu_curate.ops.simd import njit
+from gpu_curate.ops.simd import as_input, njit
 
 U64, I64 = np.uint64, np.int64
 
@@ -53,8 +53,10 @@ def sorted_keys(hash_N: np.ndarray, valid_N: np.ndarray | None, id_bits: int) ->
         id_bits: the low bits that number the document; at least bit_length(N - 1).
     Memory: 8 * N bytes, and 40 a document whose top bits tie by chance.
     """
+    hash_N = as_input(hash_N)
+    valid_N = as_input(np.zeros(0, np.bool_) if valid_N is None else valid_N)
     key_K = np.empty(len(hash_N), np.uint64)
-    count = _pack(hash_N, np.zeros(0, np.bool_) if valid_N is None else valid_N, id_bits, key_K)
+    count = _pack(hash_N, valid_N, id_bits, key_K)
     key_K = key_K[:count]
     key_K.sort()
     position = np.empty(1024, np.int64)
@@ -128,12 +130,12 @@ def id_bits(n: int) -> int:
 def connect_band(parent_N: np.ndarray, hash_N: np.ndarray, valid_N: np.ndarray | None) -> int:
     """See `gpu_curate.ops.components.Components.add_band`."""
     bits = id_bits(len(hash_N))
-    return _unite_runs(parent_N, sorted_keys(hash_N, valid_N, bits), hash_N, bits)
+    return _unite_runs(parent_N, sorted_keys(hash_N, valid_N, bits), as_input(hash_N), bits)
 
 
 def connect_edges(parent_N: np.ndarray, a_E: np.ndarray, b_E: np.ndarray) -> int:
     """See `gpu_curate.ops.components.Components.add_edges`."""
-    return _unite_edges(parent_N, a_E, b_E)
+    return _unite_edges(parent_N, as_input(a_E), as_input(b_E))
 
 
 def band_edges(hash_N: np.ndarray, valid_N: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

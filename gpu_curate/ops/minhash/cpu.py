@@ -15,8 +15,8 @@ from numba.extending import intrinsic
 from gpu_curate.document import TextColumn
 from gpu_curate.ops.minhash import EMPTY_ROW, MAX_SHINGLE_WORDS, MinHashSpec
 from gpu_curate.ops.mix import FMIX_1, FMIX_2, GOLDEN
-from gpu_curate.ops.simd import fmix64, njit, pointer
-from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, host_arrays, scratch, word_hashes
+from gpu_curate.ops.simd import as_input, fmix64, njit, pointer
+from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, scratch, word_hashes
 
 U64, I64, U32 = np.uint64, np.int64, np.uint32
 K = U64(GOLDEN)
@@ -170,7 +170,16 @@ def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[np.ndarray, np.ndar
         multiplier_H, seed_H = np.zeros(0, np.uint32), parameters
     sig_NH = np.empty((len(text), spec.num_hashes), np.uint32)
     n_shingles_N = np.empty(len(text), np.int64)
-    sign_documents(*host_arrays(text), scratch(), spec.shingle_words, multiplier_H, seed_H, sig_NH, n_shingles_N)
+    sign_documents(
+        as_input(text.chars),
+        as_input(text.offsets),
+        scratch(),
+        spec.shingle_words,
+        multiplier_H,
+        seed_H,
+        sig_NH,
+        n_shingles_N,
+    )
     return sig_NH, n_shingles_N
 
 
@@ -210,7 +219,7 @@ def _count_equal_rows(sig_NH, pairs_P2, equal_P):
 def jaccard(sig_NH: np.ndarray, pairs_P2: np.ndarray) -> np.ndarray:
     """See `gpu_curate.ops.minhash.jaccard`."""
     equal_P = np.empty(len(pairs_P2), np.int64)
-    _count_equal_rows(np.ascontiguousarray(sig_NH), np.ascontiguousarray(pairs_P2), equal_P)
+    _count_equal_rows(as_input(sig_NH), as_input(pairs_P2), equal_P)
     return equal_P / sig_NH.shape[1]
 
 
@@ -248,5 +257,5 @@ def jaccard_exact(hash_S: np.ndarray, offsets: np.ndarray, pairs_P2: np.ndarray)
     size = 1 << max(2 * longest - 1, 1).bit_length()
     common_P, union_P = np.empty(len(pairs_P2), np.int64), np.empty(len(pairs_P2), np.int64)
     table, state = np.empty(size, np.uint64), np.empty(size, np.uint8)
-    _compare_sets(hash_S, offsets, np.ascontiguousarray(pairs_P2), table, state, common_P, union_P)
+    _compare_sets(as_input(hash_S), as_input(offsets), as_input(pairs_P2), table, state, common_P, union_P)
     return common_P / np.maximum(union_P, 1)

@@ -11,8 +11,8 @@ import numpy as np
 from gpu_curate.document import TextColumn
 from gpu_curate.ops.minhash.cpu import roll
 from gpu_curate.ops.ngrams import MAX_NGRAM_WORDS, NgramIndex
-from gpu_curate.ops.simd import njit
-from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, host_arrays, scratch, word_hashes
+from gpu_curate.ops.simd import as_input, njit
+from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, scratch, word_hashes
 
 U64, I64 = np.uint64, np.int64
 MIN_FILTER_BITS = 10  # 128 bytes
@@ -116,7 +116,14 @@ def probe(text: TextColumn, index: NgramIndex) -> tuple[np.ndarray, np.ndarray]:
     if len(index.gram_G) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     doc_M, gram_M = _probe_documents(
-        *host_arrays(text), scratch(), index.width_K, index.gram_G, index.filter_bits, index.filter, index.directory
+        as_input(text.chars),
+        as_input(text.offsets),
+        scratch(),
+        index.width_K,
+        index.gram_G,
+        index.filter_bits,
+        index.filter,
+        index.directory,
     )
     order = np.lexsort((gram_M, doc_M))
     return doc_M[order], gram_M[order]
@@ -158,5 +165,14 @@ def coverage(
     coverage_N = np.zeros(n_docs, np.float32)
     item_N = np.full(n_docs, -1, np.int64)
     hits_N = np.zeros(n_docs, np.int32)
-    _cover(*hits, index.item_offsets, index.item_E, index.item_grams_I, coverage_N, item_N, hits_N)
+    _cover(
+        as_input(hits[0]),
+        as_input(hits[1]),
+        index.item_offsets,
+        index.item_E,
+        index.item_grams_I,
+        coverage_N,
+        item_N,
+        hits_N,
+    )
     return coverage_N, item_N, hits_N

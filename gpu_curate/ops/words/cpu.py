@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpu_curate.document import TextColumn
-from gpu_curate.ops.simd import BLOCK, ctz64, load_u64, lower64, njit, popcount64, word_mask64
+from gpu_curate.ops.simd import BLOCK, as_input, ctz64, load_u64, lower64, njit, popcount64, word_mask64
 from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, WORD, fold_table
 
 U64, I64, U8 = np.uint64, np.int64, np.uint8
@@ -26,13 +26,6 @@ SPACE = U8(0x20)
 # masks of the first and the second 8 bytes of a step of 0..16 bytes
 MASK_0 = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(STEP + 1)], np.uint64)
 MASK_1 = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(STEP + 1)], np.uint64)
-
-
-def host_arrays(text: TextColumn) -> tuple[np.ndarray, np.ndarray]:
-    """chars and offsets, read-only whatever they were: one array type, so every twin is compiled once."""
-    chars, offsets = np.ascontiguousarray(text.chars).view(), np.ascontiguousarray(text.offsets).view()
-    chars.flags.writeable = offsets.flags.writeable = False
-    return chars, offsets
 
 
 def scratch() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -242,6 +235,6 @@ def word_hashes(text: TextColumn) -> tuple[np.ndarray, np.ndarray]:
     # A word and its separator take two bytes; memory beyond what is written is reserved, never touched, and given back.
     hash_W = np.empty((text.nbytes + len(text)) // 2 + CHUNK_WORDS, np.uint64)
     offsets = np.zeros(len(text) + 1, np.int64)
-    hash_documents(*host_arrays(text), scratch(), hash_W, offsets)
+    hash_documents(as_input(text.chars), as_input(text.offsets), scratch(), hash_W, offsets)
     hash_W.resize(int(offsets[-1]), refcheck=False)
     return hash_W, offsets
