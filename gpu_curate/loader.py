@@ -1,0 +1,561 @@
+"""Read token shards back: batches for a training loop, and the checks of `gpu-curate shards`.
+
+    loader = ShardLoader("runs/NAME/shards", "train", batch_size=16, seq_len=1024, rank=rank, world_size=world_size)
+    for x, y in loader.batches(step=resumed_step, accum=4): ...
+
+The batch stream is a pure function of: the shards, split, batch_size, seq_len, rank, world_size, `shuffle` and
+`align_documents`. Nothing else changes its order: no state is kept, no clock or global random generator is asked. So a step
+number alone resumes it.
+
+Row r of an epoch is tokens [r * seq_len, r * seq_len + seq_len] of the split's stream, shards read as one. Batch i of the
+epoch takes rows [i * world_size * batch_size, ...), rank after rank. What does not fill a batch of all ranks is left over;
+every rank has the same number of batches, whatever the shard lengths.
+
+# B batch size, T sequence length, W world size, R rows of an epoch
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpu_curate.errors import ConfigError, FatalError
+from gpu_curate.formats import FORMATS, open_shard
+
+_SPLITS = {"train": "train", "val": "validation", "validation": "validation"}
+_PREFIX = {"train": "train", "validation": "val"}  # of file names
+_MASK64 = (1 << 64) - 1
+_BLOCK_ROWS = 4096  # rows whose shuffled places are computed at once
+_BLOCK_TOKENS = 1 << 23  # looked at together when verifying
+
+Batch = tuple[Any, Any]
+
+
+# --------------------------------------------------------------------------------------------------------- the stream
+
+
+class Stream:
+    """The tokens of one split, shard after shard, memory-mapped.
+
+    Args:
+        directory: of a manifest.json, or of llm.c shards alone (`*train*.bin`, `*val*.bin`, in order of their names).
+        split: train, or validation (val is the same).
+    Attributes:
+        manifest: its content; None without one.
+        shards: one array of ids per shard.
+        length: tokens in all.
+    Raises:
+        ConfigError: no such directory, no such split, no shard. FatalError: see `Format.open`.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], split: str):
+        self.directory = Path(directory)
+        if split not in _SPLITS:
+            raise ConfigError(f"split {split!r}: expected train, validation or val")
+        self.split = _SPLITS[split]
+        self.manifest = read_manifest(self.directory)
+        if self.manifest is None:
+            paths = _paths(self.directory, self.split)
+            self.shards = [open_shard(path) for path in paths]
+        else:
+            entries = self.manifest["splits"].get(self.split, {"shards": []})["shards"]
+            paths = [self.directory / entry["file"] for entry in entries]
+            dtype, format = np.dtype(self.manifest["dtype"]), self.manifest["format"]
+            self.shards = [
+                open_shard(path, format, dtype, entry["tokens"]) for path, entry in zip(paths, entries, strict=True)
+            ]
+        if not paths:
+            raise ConfigError(
+                f"{self.directory}: no shard of split {self.split}",
+                hint=f"expected {_PREFIX[self.split]}_000000.bin, ...",
+            )
+        self.starts = np.cumsum([0, *map(len, self.shards)], dtype=np.int64).tolist()  # Python ints: no overflow
+        self.length = self.starts[-1]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Tokens start..stop - 1 of the stream; a view where one shard holds them all, else a copy."""
+        first = min(bisect_right(self.starts, start), len(self.shards)) - 1
+        if stop <= self.starts[first + 1]:
+            return self.shards[first][start - self.starts[first] : stop - self.starts[first]]
+        pieces = []
+        for shard, begin in zip(self.shards[first:], self.starts[first:], strict=False):
+            if begin >= stop:
+                break
+            pieces.append(shard[max(start - begin, 0) : stop - begin])
+        return np.concatenate(pieces)
+
+
+def _paths(directory: Path, split: str) -> list[Path]:
+    """Shards of a folder without a manifest."""
+    return sorted(directory.glob(f"*{_PREFIX[split]}*.bin"))
+
+
+def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """manifest.json of a shards folder; None where there is none.
+
+    Raises:
+        ConfigError: no such folder. FatalError: not JSON, or written by another version.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise ConfigError(f"shards {directory}: no such folder")
+    path = directory / "manifest.json"
+    if not path.exists():
+        return None
+    try:
+        manifest = json.loads(path.read_bytes())
+        version, format = manifest["version"], manifest["format"]
+        for key in ("dtype", "eot_id", "vocab_size", "splits"):
+            manifest[key]
+    except (ValueError, KeyError, TypeError) as e:
+        raise FatalError(f"{path}: not a manifest of shards ({type(e).__name__}: {e})") from e
+    if version != 1 or format not in FORMATS:
+        raise FatalError(
+            f"{path}: version {version}, format {format!r}; expected version 1, one of {', '.join(FORMATS)}"
+        )
+    return manifest
+
+
+# --------------------------------------------------------------------------------------------------------- the loader
+
+
+class ShardLoader:
+    """Batches of one split for one rank.
+
+    Args:
+        directory, split: see Stream.
+        batch_size, seq_len: rows and tokens per row of one micro-batch on one rank.
+        rank, world_size: this process and how many there are; ranks are disjoint and equal.
+        shuffle: seed of a permutation of the rows, another one every epoch; None (default) keeps the order of the
+            shards, which are shuffled by document already.
+        align_documents: rows start where a document starts, or go on with one that has at least T + 1 tokens left;
+            what else is left of a document behind its row is skipped. Needs documents.parquet; 8 bytes a row.
+        as_torch: True gives torch tensors (torch must be there), False NumPy arrays, None torch if it is installed.
+        tokenizer_sha256: refuse shards made with another tokenizer.json.
+    Attributes:
+        batches_per_epoch (also len()), rows, tokens (of the split), leftover_tokens (of an epoch, on all ranks together:
+            tokens that are no target; the first token of the stream never is and is not counted).
+    Raises:
+        ConfigError: a number out of range, fewer tokens than one batch of all ranks, another tokenizer, torch or
+            documents.parquet missing. FatalError: a shard differs from its manifest or header.
+    Memory: pages of the mapped files, and one batch. Cheap to make; picklable (a copy opens the files again).
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        split: str,
+        batch_size: int,
+        seq_len: int,
+        rank: int = 0,
+        world_size: int = 1,
+        *,
+        shuffle: int | None = None,
+        align_documents: bool = False,
+        as_torch: bool | None = None,
+        tokenizer_sha256: str | None = None,
+    ):
+        self._arguments = {k: v for k, v in locals().items() if k != "self"}
+        if batch_size < 1 or seq_len < 1 or not 0 <= rank < world_size:
+            raise ConfigError(
+                f"batch_size {batch_size} and seq_len {seq_len} must be positive, rank {rank} in 0..{world_size - 1}"
+            )
+        self.stream = Stream(directory, split)
+        self._check_tokenizer(tokenizer_sha256)
+        self.batch_size, self.seq_len, self.rank, self.world_size = batch_size, seq_len, rank, world_size
+        self.shuffle = shuffle
+        self.tokens = self.stream.length
+        self._starts_R = self._aligned_starts() if align_documents else None
+        self.rows = max(self.tokens - 1, 0) // seq_len if self._starts_R is None else len(self._starts_R)
+        self.batches_per_epoch = self.rows // (batch_size * world_size)
+        self.leftover_tokens = max(self.tokens - 1, 0) - self.batches_per_epoch * batch_size * world_size * seq_len
+        if self.batches_per_epoch == 0:
+            raise ConfigError(
+                f"{directory}: split {self.stream.split} has {self.tokens} tokens in {self.rows} rows of {seq_len}, fewer "
+                f"than one batch of {batch_size} rows on {world_size} ranks",
+                hint="lower batch_size, seq_len or world_size",
+            )
+        if as_torch is None:
+            as_torch = importlib.util.find_spec("torch") is not None
+        self._wrap: Callable[[np.ndarray], Any] = _from_numpy() if as_torch else _identity
+        self._shuffled = functools.lru_cache(maxsize=8)(self._shuffled_block)
+
+    def __len__(self) -> int:
+        return self.batches_per_epoch
+
+    def __reduce__(self) -> Any:
+        return functools.partial(ShardLoader, **self._arguments), ()
+
+    def batch(self, i: int) -> Batch:
+        """Micro-batch i >= 0 of this rank, counted over all epochs.
+
+        Returns:
+            x, y: int64 (B, T); y is x one token later in the stream. Fresh arrays: the caller may write to them.
+        """
+        if i < 0:
+            raise ConfigError(f"batch {i}: batches are numbered from 0")
+        epoch, i = divmod(i, self.batches_per_epoch)
+        B, T = self.batch_size, self.seq_len
+        row = (i * self.world_size + self.rank) * B
+        if self.shuffle is None and self._starts_R is None:
+            window = self.stream.read(row * T, (row + B) * T + 1)
+            x, y = window[:-1].astype(np.int64).reshape(B, T), window[1:].astype(np.int64).reshape(B, T)
+        else:
+            x, y = np.empty((B, T), np.int64), np.empty((B, T), np.int64)
+            for k in range(B):
+                start = self._row_start(epoch, row + k)
+                window = self.stream.read(start, start + T + 1)
+                x[k], y[k] = window[:-1], window[1:]
+        return self._wrap(x), self._wrap(y)
+
+    def batches(self, step: int = 0, accum: int = 1) -> Iterator[Batch]:
+        """Micro-batches from optimizer step `step` on, without end: epoch follows epoch.
+
+        Args:
+            step: optimizer steps done; each took `accum` micro-batches of every rank. A run that resumes gives the step
+                number of its checkpoint and gets the stream that it would have seen.
+        """
+        if step < 0 or accum < 1:
+            raise ConfigError(f"step {step} must not be negative, accum {accum} must be positive")
+        i = step * accum
+        while True:
+            yield self.batch(i)
+            i += 1
+
+    def _row_start(self, epoch: int, row: int) -> int:
+        if self.shuffle is not None:
+            row = int(self._shuffled(epoch, row // _BLOCK_ROWS)[row % _BLOCK_ROWS])
+        return row * self.seq_len if self._starts_R is None else int(self._starts_R[row])
+
+    def _shuffled_block(self, epoch: int, block: int) -> np.ndarray:
+        places = np.arange(block * _BLOCK_ROWS, min((block + 1) * _BLOCK_ROWS, self.rows), dtype=np.uint64)
+        return permute(places, self.rows, _splitmix64(_splitmix64(self.shuffle & _MASK64) + epoch))
+
+    def _check_tokenizer(self, expected: str | None) -> None:
+        if expected is None:
+            return
+        manifest = self.stream.manifest
+        if manifest is None:
+            raise ConfigError(f"{self.stream.directory}: no manifest.json, so the tokenizer cannot be checked")
+        found = manifest["tokenizer"]["sha256"]
+        if found != expected:
+            raise ConfigError(
+                f"{self.stream.directory}: made with tokenizer sha256 {found} ({manifest['tokenizer'].get('path')}), "
+                f"the model's is {expected}"
+            )
+
+    def _aligned_starts(self) -> np.ndarray:
+        import numba
+
+        position, _ = documents(self.stream.directory, self.stream.split)
+        bounds = np.append(position, self.tokens)
+        return numba.njit(cache=True)(_align)(bounds, self.tokens, self.seq_len)
+
+
+def _identity(array: np.ndarray) -> np.ndarray:
+    return array
+
+
+def _from_numpy() -> Callable[[np.ndarray], Any]:
+    try:
+        import torch
+    except ImportError as e:
+        raise ConfigError("as_torch: torch is not installed", hint="pip install torch, or as_torch=False") from e
+    return torch.from_numpy
+
+
+def documents(directory: str | os.PathLike[str], split: str) -> tuple[np.ndarray, np.ndarray]:
+    """The documents of a split in the order of its stream, from documents.parquet.
+
+    Returns:
+        position_D, tokens_D: int64; document d is tokens position_D[d] .. position_D[d] + tokens_D[d] - 1 of the stream,
+        the last of them its end-of-text token.
+    Raises:
+        ConfigError: there is no documents.parquet.
+    """
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    path = Path(directory) / "documents.parquet"
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file; it says where documents start")
+    table = pq.read_table(path, columns=["split", "position", "tokens"])
+    table = table.filter(pc.equal(table["split"].cast("string"), _SPLITS[split]))
+    position, tokens = (table[name].to_numpy().astype(np.int64) for name in ("position", "tokens"))
+    order = np.argsort(position, kind="stable")
+    return position[order], tokens[order]
+
+
+def _align(bounds, length, T):
+    """Starts of aligned rows (see ShardLoader). Compiled on first use; one pass over the documents.
+
+    bounds: int64 of D + 1, starts of the documents and the length of the stream.
+    """
+    starts = np.empty(length // T + 1, np.int64)
+    count, position, d, D = 0, 0, 0, len(bounds) - 1
+    while position + T + 1 <= length:
+        starts[count] = position
+        count += 1
+        position += T
+        while d + 1 < D and bounds[d + 1] <= position:
+            d += 1
+        if position != bounds[d] and bounds[d + 1] - position < T + 1:
+            d += 1
+            if d == D:
+                break
+            position = bounds[d]
+    return starts[:count].copy()
+
+
+# -------------------------------------------------------------------------------------------------------- permutation
+
+
+def _splitmix64(x: int) -> int:
+    """Steele, Lea, Flood 2014: one output for state x."""
+    x = (x + 0x9E3779B97F4A7C15) & _MASK64
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK64
+    return x ^ (x >> 31)
+
+
+def permute(places: np.ndarray, count: int, key: int) -> np.ndarray:
+    """Where each place of 0..count - 1 goes in the permutation of that range that `key` names.
+
+    A Feistel network of six rounds over the smallest even number of bits that holds the range, walked until it lands inside
+    (Black and Rogaway 2002): a bijection without a table. Memory: a few arrays as long as `places`.
+
+    Args:
+        places: uint64, each below count.
+        key: 64 bits.
+    """
+    half = np.uint64(max((count - 1).bit_length() + 1, 2) // 2)
+    mask = np.uint64((1 << int(half)) - 1)
+    keys = [np.uint64(_splitmix64(key + r)) for r in range(6)]
+    out = places.astype(np.uint64)
+    outside = np.ones(len(out), np.bool_)
+    while outside.any():
+        left, right = out[outside] >> half, out[outside] & mask
+        for k in keys:
+            mixed = (right + k) * np.uint64(0xBF58476D1CE4E5B9)  # wraps
+            mixed ^= mixed >> np.uint64(29)
+            mixed *= np.uint64(0x94D049BB133111EB)
+            left, right = right, left ^ (mixed >> np.uint64(32) & mask)
+        out[outside] = left << half | right
+        outside = out >= np.uint64(count)
+    return out
+
+
+# -------------------------------------------------------------------------------------------------------------- torch
+
+
+def torch_dataset(loader: ShardLoader, step: int = 0, accum: int = 1, num_batches: int | None = None) -> Any:
+    """An IterableDataset over `loader.batches(step, accum)` for DataLoader(dataset, batch_size=None, num_workers=n).
+
+    Worker w of n gives every n-th micro-batch from the w-th on, and DataLoader asks its workers in turn: the stream is the
+    same for any number of workers, and no batch comes twice over ranks and workers.
+
+    Args:
+        num_batches: end after so many micro-batches; None goes on for ever.
+    """
+    from gpu_curate.loader import TorchDataset
+
+    return TorchDataset(loader, step * accum, num_batches)
+
+
+def __getattr__(name: str) -> Any:
+    """TorchDataset, made when it is first asked for: its base class needs torch, importing this module must not."""
+    if name != "TorchDataset":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from torch.utils.data import IterableDataset, get_worker_info
+
+    class TorchDataset(IterableDataset):  # type: ignore[misc]
+        def __init__(self, loader: ShardLoader, first: int, num_batches: int | None):
+            self.loader, self.first, self.num_batches = loader, first, num_batches
+
+        def __iter__(self) -> Iterator[Batch]:
+            info = get_worker_info()
+            worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+            i = worker
+            while self.num_batches is None or i < self.num_batches:
+                yield self.loader.batch(self.first + i)
+                i += workers
+
+    TorchDataset.__qualname__ = "TorchDataset"  # so that it pickles by name
+    globals()["TorchDataset"] = TorchDataset
+    return TorchDataset
+
+
+# -------------------------------------------------------------------------------------------- gpu-curate shards
+
+
+class Finding(NamedTuple):
+    """Something in a shards folder that is not as it should be."""
+
+    file: str
+    what: str
+
+
+def verify(directory: str | os.PathLike[str]) -> list[Finding]:
+    """Check every byte of a shards folder. An empty list means: as the manifest says.
+
+    Sizes, headers, sha256 and lengths of all shards; sums per split; one end-of-text token per document, at its end; ids
+    below vocab_size; documents.parquet tiles each split without gap or overlap; no shard that the manifest does not name.
+
+    Memory: 32 bytes a document, and a few bytes for each token of a block. Time: about that of sha256sum.
+    Raises:
+        ConfigError: no folder, or no manifest.json in it. FatalError: the manifest cannot be read.
+    """
+    directory = Path(directory)
+    manifest = read_manifest(directory)
+    if manifest is None:
+        raise ConfigError(f"{directory}: no manifest.json to verify against")
+    findings: list[Finding] = []
+    named = set()
+    for split, entry in manifest["splits"].items():
+        position_D, tokens_D = _verify_documents(directory, split, entry, findings)
+        ends_D = np.sort(position_D + tokens_D - 1)
+        position, eots = 0, 0
+        for number, shard in enumerate(entry["shards"]):
+            named.add(shard["file"])
+            last = number == len(entry["shards"]) - 1
+            size = manifest.get("tokens_per_shard")
+            if size is not None and (shard["tokens"] > size or (not last and shard["tokens"] != size)):
+                findings.append(Finding(shard["file"], f"{shard['tokens']} tokens, tokens_per_shard is {size}"))
+            inside = ends_D[np.searchsorted(ends_D, position) : np.searchsorted(ends_D, position + shard["tokens"])]
+            eots += _verify_shard(directory, shard, manifest, inside - position, findings)
+            position += shard["tokens"]
+        if position != entry["tokens"]:
+            findings.append(
+                Finding("manifest.json", f"{split}: {entry['tokens']} tokens, its shards add up to {position}")
+            )
+        if eots != entry["documents"]:
+            findings.append(Finding(f"split {split}", f"{eots} end-of-text tokens, {entry['documents']} documents"))
+    findings += [Finding(p.name, "not in the manifest") for p in sorted(directory.glob("*.bin")) if p.name not in named]
+    return findings
+
+
+def _verify_documents(
+    directory: Path, split: str, entry: dict[str, Any], findings: list[Finding]
+) -> tuple[np.ndarray, np.ndarray]:
+    file = "documents.parquet"
+    try:
+        position, tokens = documents(directory, split)
+    except ConfigError as e:
+        findings.append(Finding(file, e.message))
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if len(position) != entry["documents"]:
+        findings.append(
+            Finding(file, f"{split}: {len(position)} rows, the manifest has {entry['documents']} documents")
+        )
+    expected = np.cumsum(tokens) - tokens
+    wrong = np.flatnonzero((position != expected) | (tokens < 1))
+    if len(wrong):
+        d = wrong[0]
+        findings.append(
+            Finding(file, f"{split}: document {d} at {position[d]} with {tokens[d]} tokens, expected at {expected[d]}")
+        )
+    elif tokens.sum() != entry["tokens"]:
+        findings.append(Finding(file, f"{split}: {tokens.sum()} tokens, the manifest has {entry['tokens']}"))
+    return position, tokens
+
+
+def _verify_shard(
+    directory: Path, shard: dict[str, Any], manifest: dict[str, Any], ends: np.ndarray, findings: list[Finding]
+) -> int:
+    """Check one shard; `ends` are the places in it where a document ends. Returns its end-of-text tokens."""
+    path, format, eot_id = directory / shard["file"], FORMATS[manifest["format"]], manifest["eot_id"]
+    try:
+        tokens = format.open(path, np.dtype(manifest["dtype"]), shard["tokens"])
+    except FatalError as e:
+        findings.append(Finding(shard["file"], e.message))
+        return 0
+    if path.stat().st_size != shard["bytes"]:
+        findings.append(Finding(shard["file"], f"{path.stat().st_size} bytes, the manifest has {shard['bytes']}"))
+    with path.open("rb") as f:
+        digest = hashlib.file_digest(f, "sha256").hexdigest()
+    if digest != shard["sha256"]:
+        findings.append(Finding(shard["file"], f"sha256 {digest}, the manifest has {shard['sha256']}"))
+    if format.index_suffix and path.with_suffix(format.index_suffix).read_bytes() != format.index(tokens, eot_id):
+        findings.append(Finding(path.with_suffix(format.index_suffix).name, "does not name the documents of its shard"))
+    eots, highest = 0, -1
+    for start in range(0, len(tokens), _BLOCK_TOKENS):
+        block = tokens[start : start + _BLOCK_TOKENS]
+        eots += int(np.count_nonzero(block == eot_id))
+        highest = max(highest, int(block.max()))
+    if highest >= manifest["vocab_size"]:
+        findings.append(Finding(shard["file"], f"token id {highest}, vocab_size is {manifest['vocab_size']}"))
+    wrong = ends[tokens[ends] != eot_id]
+    if len(wrong):
+        findings.append(
+            Finding(shard["file"], f"{len(wrong)} documents do not end in {eot_id}, the first at {wrong[0]}")
+        )
+    return eots
+
+
+def info(directory: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a shards folder holds: {"format", "dtype", "eot_id", "vocab_size", "tokenizer", "splits": {name: {"tokens",
+    "documents", "shards", "bytes"}}}; what only a manifest.json could say is None without one."""
+    manifest = read_manifest(directory)
+    if manifest is None:
+        splits, dtypes = {}, set()
+        for split in _PREFIX:
+            paths = _paths(Path(directory), split)
+            shards = [open_shard(path) for path in paths]
+            dtypes.update(shard.dtype.name for shard in shards)
+            nbytes = sum(path.stat().st_size for path in paths)
+            splits[split] = {"tokens": sum(map(len, shards)), "documents": None, "shards": len(shards), "bytes": nbytes}
+        known = {"format": "llmc", "dtype": " and ".join(sorted(dtypes)) or None}
+        return {**known, "eot_id": None, "vocab_size": None, "tokenizer": None, "splits": splits}
+    splits = {
+        split: {
+            "tokens": entry["tokens"],
+            "documents": entry["documents"],
+            "shards": len(entry["shards"]),
+            "bytes": sum(shard["bytes"] for shard in entry["shards"]),
+        }
+        for split, entry in manifest["splits"].items()
+    }
+    keys = ("format", "dtype", "eot_id", "vocab_size", "tokenizer")
+    return {**{key: manifest.get(key) for key in keys}, "splits": splits}
+
+
+def head(
+    directory: str | os.PathLike[str],
+    count: int,
+    split: str = "train",
+    decode: Callable[[Iterable[int]], str] | None = None,
+) -> list[dict[str, Any]]:
+    """The first `count` documents of a split.
+
+    Args:
+        decode: ids to text (`Encoder.decode`); None leaves the text out.
+    Returns:
+        Per document its columns in documents.parquet (split, position, tokens, doc_id, source, path, row, ...), "ids"
+        (array, end-of-text token included), and "text" (without it) if there is a decoder. Fewer if there are fewer.
+    Raises:
+        ConfigError: no documents.parquet.
+    """
+    import pyarrow.parquet as pq
+
+    stream = Stream(directory, split)
+    path = stream.directory / "documents.parquet"
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file; it says where documents start")
+    found: list[dict[str, Any]] = []
+    for batch in pq.ParquetFile(path).iter_batches():
+        rows = (row for row in batch.to_pylist() if row["split"] == stream.split)
+        for row, _ in zip(rows, range(count - len(found)), strict=False):
+            ids = stream.read(row["position"], row["position"] + row["tokens"])
+            found.append({**row, "ids": ids, **({} if decode is None else {"text": decode(ids[:-1])})})
+        if len(found) >= count:
+            break
+    return found
