@@ -175,22 +175,106 @@ class Pii(Section):
 # ---------------------------------------------------------------------------------------------------------- quality
 # Thresholds of the rules in gpu_curate/quality. Each family: on, off, or a mapping of thresholds. `null` = rule off.
 # QUALITY_MODELS_BEGIN
+_Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+_Ratio = Annotated[float, Field(ge=0.0)]
+_Count = Annotated[int, Field(ge=0)]
+
+
+def _bound(default: float, drops: str, source: str) -> Any:
+    """A threshold: what it drops (a document on the bound is kept) and where its value is from."""
+    return Field(default, description=f"drops a document with {drops}; null: off; {source}")
 
 
 class GopherQuality(Section):
-    """Rae et al. 2021, arXiv:2112.11446, table A1."""
+    """Rae et al. 2021, arXiv:2112.11446, section A.1.1. Words are runs without white space."""
+
+    min_words: _Count | None = _bound(50, "fewer words, those of symbols alone not counted", "Gopher A.1.1")
+    max_words: _Count | None = _bound(100_000, "more words, those of symbols alone not counted", "Gopher A.1.1")
+    min_mean_word_chars: _Ratio | None = _bound(3.0, "shorter words on average", "Gopher A.1.1")
+    max_mean_word_chars: _Ratio | None = _bound(10.0, "longer words on average", "Gopher A.1.1")
+    max_hash_to_word_ratio: _Ratio | None = _bound(0.1, "more `#` per word", "Gopher A.1.1")
+    max_ellipsis_to_word_ratio: _Ratio | None = _bound(0.1, "more `...` and `…` per word", "Gopher A.1.1")
+    max_bullet_line_fraction: _Fraction | None = _bound(0.9, "more lines that start with `-` or `•`", "Gopher A.1.1")
+    max_ellipsis_line_fraction: _Fraction | None = _bound(0.3, "more lines that end with an ellipsis", "Gopher A.1.1")
+    min_alphabetic_word_fraction: _Fraction | None = _bound(0.8, "fewer words that hold a letter", "Gopher A.1.1")
+    min_stop_words: _Count | None = _bound(
+        2, "fewer different ones of: the be to of and that have with", "Gopher A.1.1; English"
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> GopherQuality:
+        for name in ("words", "mean_word_chars"):
+            low, high = getattr(self, f"min_{name}"), getattr(self, f"max_{name}")
+            if low is not None and high is not None and low > high:
+                raise ValueError(f"min_{name}={low} above max_{name}={high} drops every document; swap them")
+        return self
 
 
 class GopherRepetition(Section):
-    """Rae et al. 2021, arXiv:2112.11446, table A1."""
+    """Rae et al. 2021, arXiv:2112.11446, table A1. Fractions of all lines, paragraphs or characters."""
+
+    min_nonblank_lines: _Count | None = _bound(1, "fewer lines that hold a word", "datatrove 0.10.1 (empty)")
+    max_duplicate_paragraph_fraction: _Fraction | None = _bound(0.3, "more repeated paragraphs", "Gopher table A1")
+    max_duplicate_paragraph_char_fraction: _Fraction | None = _bound(
+        0.2, "more of it in repeated paragraphs", "Gopher table A1"
+    )
+    max_duplicate_line_fraction: _Fraction | None = _bound(0.3, "more repeated lines", "Gopher table A1")
+    max_duplicate_line_char_fraction: _Fraction | None = _bound(0.2, "more of it in repeated lines", "Gopher table A1")
+    max_top_2_gram_char_fraction: _Fraction | None = _bound(
+        0.2, "more of it in its commonest 2-gram", "Gopher table A1"
+    )
+    max_top_3_gram_char_fraction: _Fraction | None = _bound(
+        0.18, "more of it in its commonest 3-gram", "Gopher table A1"
+    )
+    max_top_4_gram_char_fraction: _Fraction | None = _bound(
+        0.16, "more of it in its commonest 4-gram", "Gopher table A1"
+    )
+    max_duplicate_5_gram_char_fraction: _Fraction | None = _bound(
+        0.15, "more of it in repeated 5-grams", "Gopher table A1"
+    )
+    max_duplicate_6_gram_char_fraction: _Fraction | None = _bound(
+        0.14, "more of it in repeated 6-grams", "Gopher table A1"
+    )
+    max_duplicate_7_gram_char_fraction: _Fraction | None = _bound(
+        0.13, "more of it in repeated 7-grams", "Gopher table A1"
+    )
+    max_duplicate_8_gram_char_fraction: _Fraction | None = _bound(
+        0.12, "more of it in repeated 8-grams", "Gopher table A1"
+    )
+    max_duplicate_9_gram_char_fraction: _Fraction | None = _bound(
+        0.11, "more of it in repeated 9-grams", "Gopher table A1"
+    )
+    max_duplicate_10_gram_char_fraction: _Fraction | None = _bound(
+        0.10, "more of it in repeated 10-grams", "Gopher table A1"
+    )
 
 
 class C4(Section):
-    """Raffel et al. 2020, arXiv:1910.10683, section 2.2."""
+    """Raffel et al. 2020, arXiv:1910.10683, section 2.2, and the released code. Judges as C4 would; removes no lines."""
+
+    end_punctuation: bool = Field(
+        True,
+        description="count only lines that end in one of .?!\"' and not in `...`; false: as FineWeb did (section 3.5)",
+    )
+    max_lorem_ipsum_lines: _Count | None = _bound(0, "more lines of `lorem ipsum`", "C4, section 2.2")
+    max_curly_bracket_lines: _Count | None = _bound(0, "more lines with `{`", "C4, section 2.2")
+    min_sentences: _Count | None = _bound(5, "fewer sentences in the lines that C4 keeps", "C4's released code")
 
 
 class FineWeb(Section):
-    """Penedo et al. 2024, arXiv:2406.17557, section 3.6."""
+    """Penedo et al. 2024, arXiv:2406.17557, section 3.6. Lines that are not blank."""
+
+    min_nonblank_lines: _Count | None = _bound(1, "fewer lines that hold a word", "datatrove 0.10.1 (empty)")
+    min_terminal_line_fraction: _Fraction | None = _bound(
+        0.12, "fewer lines that end in terminal punctuation", "FineWeb, section 3.6"
+    )
+    max_short_line_fraction: _Fraction | None = _bound(
+        0.67, "more lines of at most 30 characters", "FineWeb, section 3.6"
+    )
+    max_duplicate_line_text_fraction: _Fraction | None = _bound(
+        0.01, "more of it, line ends not counted, in repeated lines", "datatrove 0.10.1 (FineWeb, section 3.6: 0.1)"
+    )
+    max_newline_to_word_ratio: _Ratio | None = _bound(0.3, "more line ends per word", "datatrove 0.10.1")
 
 
 # QUALITY_MODELS_END
@@ -293,7 +377,9 @@ class Validation(Section):
     """The validation split: the lowest shuffle keys, whole documents."""
 
     tokens: int = Field(15_000_000, ge=0, description="tokens wanted; the document that passes it is the last")
-    max_fraction: float = Field(0.1, ge=0.0, le=1.0, description="at most this share of the kept tokens (small corpora)")
+    max_fraction: float = Field(
+        0.1, ge=0.0, le=1.0, description="at most this share of the kept tokens (small corpora)"
+    )
     bound: str | None = Field(None, pattern=r"^[0-9a-f]{16}$", description="pin the split: manifest.json's split bound")
 
 
@@ -312,7 +398,9 @@ class Run(Section):
     """How it runs; nothing here changes a byte of the output."""
 
     backend: Literal["auto", "cpu", "gpu"] = Field("auto", description="where documents are put")
-    engine: str = Field("local", description="local, dask, dask-cuda, or a dask scheduler address (tcp://...)")
+    engine: str = Field(
+        "local", description="local, inline (one process), dask, dask-cuda, or a dask scheduler's address (tcp://...)"
+    )
     workers: int | None = Field(None, ge=1, description="worker processes; null: one per core")
     partition_bytes: int = Field(268_435_456, ge=1 << 16, description="bytes of text per partition")
     strict: bool = Field(False, description="a rejected record stops the run")

@@ -1,0 +1,77 @@
+"""Named rules over scores. Scores are stored; a rule only compares one with its bound, so thresholds move freely.
+
+    gopher    gopher_quality, gopher_repetition        c4    c4        fineweb    fineweb
+
+# N documents
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gpu_curate import config
+from gpu_curate.ops.text_stats import SCHEMA
+from gpu_curate.quality import c4, fineweb, gopher
+from gpu_curate.quality.rule import Rule
+
+# Families and, within them, rules have one order for ever: a rule's place is its bit. New ones are appended.
+_RULES_OF: dict[str, tuple[Callable[[Any], list[Rule]], type[config.Section]]] = {
+    "gopher_quality": (gopher.quality_rules, config.GopherQuality),
+    "gopher_repetition": (gopher.repetition_rules, config.GopherRepetition),
+    "c4": (c4.rules, config.C4),
+    "fineweb": (fineweb.rules, config.FineWeb),
+}
+FAMILIES = tuple(_RULES_OF)
+RULES = tuple(rule.name for rules, section in _RULES_OF.values() for rule in rules(section()))
+MAX_RULES = 56  # bits from here up belong to the reasons of other stages
+
+
+def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All scores of N documents, whatever the config: the columns of scores/*.parquet.
+
+    Args:
+        stats: of `text_stats`, on the host.
+    Returns:
+        the names of SCORES in order → arrays of N. Counts are int32. `..._fraction` (0 to 1), `..._ratio` and `mean_...`
+        are float64, the correctly rounded quotient of two counts, so equal on every machine; 0.0 where the lower count is 0.
+    """
+    return {
+        "chars": stats["chars"],
+        "words": stats["words"],
+        **gopher.scores(stats),
+        **c4.scores(stats),
+        **fineweb.scores(stats),
+    }
+
+
+SCORES = {name: v.dtype for name, v in scores({name: np.zeros(0, dtype) for name, dtype in SCHEMA.items()}).items()}
+
+
+def rules(quality: config.Quality) -> list[Rule]:
+    """Every rule of the families that are on, in the order of RULES; a rule whose threshold is null has limit None."""
+    sections = {family: getattr(quality, family) for family in FAMILIES}
+    return [rule for family, t in sections.items() if t is not None for rule in _RULES_OF[family][0](t)]
+
+
+def evaluate(scores: Mapping[str, np.ndarray], quality: config.Quality) -> np.ndarray:
+    """Which rules each document fails.
+
+    Args:
+        scores: arrays of N by name, of SCORES at least those whose families are on.
+        quality: families and thresholds.
+    Returns:
+        failing_N: uint64; bit i is set if the document fails RULES[i]. The lowest bit is the first failing rule; 0: kept.
+        The bits do not depend on what is on, so bit sets of two configs can be compared.
+    """
+    failing_N = np.zeros(len(next(iter(scores.values()))), np.uint64)
+    for rule in rules(quality):
+        failing_N |= rule.fails(scores).astype(np.uint64) << np.uint64(RULES.index(rule.name))
+    return failing_N
+
+
+def reasons(failing_N: np.ndarray) -> list[str | None]:
+    """The first failing rule of every document; None where there is none."""
+    return [RULES[(bits & -bits).bit_length() - 1] if bits else None for bits in failing_N.tolist()]

@@ -54,7 +54,7 @@ def duplicates(parts: list[str]) -> tuple[int, int]:
 
 def top_ngram(words: list[str], n: int) -> int:
     counts = Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
-    if not counts or max(counts.values()) < 2:
+    if not counts:
         return 0
     ngram, times = counts.most_common(1)[0]  # of equals, the one met first
     return (sum(map(size, ngram)) + n - 1) * times

@@ -26,7 +26,7 @@ Paragraphs. Consecutive lines that are not empty, at least one of them not blank
     h = h * 0x9E3779B97F4A7C15 + hash of the line. Its characters include the line ends inside.
 Duplicates. A line that is not blank, or a paragraph, is a duplicate if an equal one stands before it.
 n-grams. n words in a row; equal if their words are. top_n_gram_chars: of the n-gram that occurs most often (if two do,
-    the one that starts first) occurrences times length, a space between words, at most `chars`; 0 if none occurs twice.
+    the one that starts first) occurrences times length, a space between words, at most `chars`; 0 if there is none.
     duplicate_n_gram_chars: walk from the first word; if the n-gram that starts here equals one where the walk has stopped
     before, count the characters of its words and go on n words later; else go on with the next word.
 C4. Every line has exactly one fate, the first that holds: (1) a word of more than 1000 characters; (2) no end mark: after
@@ -62,7 +62,7 @@ TABLE_LIMIT = 0x40000  # code points below this are in the table; the others hav
 MAX_DOCUMENT_BYTES = 2**31 - 1  # positions and counts are int32
 
 SHORT_LINE_CHARS = 30  # FineWeb, section 3.6
-C4_MIN_LINE_WORDS, C4_MAX_WORD_CHARS = 3, 1000  # the released C4 (c4_utils.py); the paper's text says 5 words
+C4_MIN_LINE_WORDS, C4_MAX_WORD_CHARS = 3, 1000  # C4's released code, c4_utils.py
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")  # Gopher, section A.1.1
 TOP_N = (2, 3, 4)  # n-gram lengths of Gopher, table A1
 DUPLICATE_N = (5, 6, 7, 8, 9, 10)

@@ -615,6 +615,8 @@ def ngrams(word, reach, words, n_chars, out, d, table, first, other, where, coun
     """
     for row in range(TOP_NGRAM, C4):
         out[row, d] = 0
+    for n in range(2, min(MAX_TOP_N, words) + 1):  # until one repeats, the commonest is the first
+        out[TOP_NGRAM + n - 2, d] = I64(U32(reach[n] - reach[0])) + n - 1
     candidates = words  # `where` is all words for n = 2
     for n in range(2, MAX_N + 1):
         shift = clear(table, candidates)

@@ -1,0 +1,47 @@
+"""The rules of C4, as judgements of a document: nothing is edited.
+
+Source: Raffel et al. 2020, arXiv:1910.10683, section 2.2, and the released code (tensorflow/datasets, c4_utils.py).
+C4 removes lines (no end mark, fewer than 3 words, a word above 1000 characters, "javascript", a cookie or privacy phrase)
+and then drops a document with a line of "lorem ipsum" or "{", or with fewer than 5 sentences left. Here the lines stay in
+the text; the scores count what C4 would have left, so the document is dropped or kept as C4 would. `c4_kept_word_fraction`
+tells how much of it C4 would have kept.
+Agrees with C4QualityFilter of datatrove 0.10.1 and its whitespace tokenizer's sentences.
+
+Deviates from it, on purpose:
+    lines       end at "\\n" only.
+    citations   (`[1]`, `[edit]`, `[citation needed]`) are looked through at the end of a line only, with ASCII digits.
+    phrases     ignore the case of ASCII letters only.
+    sentences   datatrove's English default (spaCy) ends a sentence at a mark that is a word of its own, and knows
+                abbreviations; here a sentence ends at any mark but that of an initial (see ops/text_stats).
+Not here: the paper's list of obscene words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gpu_curate import config
+from gpu_curate.quality.rule import Rule, fraction
+
+_COUNTS = ("sentences", "lorem_ipsum_lines", "curly_bracket_lines")
+
+
+def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The scores of the family from the statistics of N documents."""
+    return {
+        **{name: stats[name] for name in (f"c4_{count}" for count in _COUNTS)},
+        **{name: stats[name] for name in (f"c4_unended_{count}" for count in _COUNTS)},
+        "c4_kept_word_fraction": fraction(stats["c4_kept_words"], stats["words"]),
+    }
+
+
+def rules(t: config.C4) -> list[Rule]:
+    """Placeholder text, code, and too little prose."""
+    c4 = "c4" if t.end_punctuation else "c4_unended"
+    return [
+        Rule("c4:lorem_ipsum", f"{c4}_lorem_ipsum_lines", "max", t.max_lorem_ipsum_lines),
+        Rule("c4:curly_bracket", f"{c4}_curly_bracket_lines", "max", t.max_curly_bracket_lines),
+        Rule("c4:too_few_sentences", f"{c4}_sentences", "min", t.min_sentences),
+    ]
