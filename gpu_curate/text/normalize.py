@@ -29,6 +29,7 @@ import numpy as np
 from numba import njit
 
 from gpu_curate.config import Normalize
+from gpu_curate.text.swar import HIGH, ONES, U64, at_most, equals, words
 
 
 def normalize(text: str, config: Normalize) -> str:
@@ -80,10 +81,8 @@ def _clean(raw: bytes, is_ascii: bool, keep_indentation: bool) -> bytes | None:
     """`clean` of the module's docstring, on well-formed UTF-8; None if nothing changes."""
     if not raw:
         return None
-    if raw[0] > 32 and raw[-1] > 32:
-        words = np.frombuffer(raw.ljust(-(-len(raw) // 8) * 8, b"x"), "<u8")
-        if not _is_suspect(words, is_ascii):
-            return None
+    if raw[0] > 32 and raw[-1] > 32 and not _is_suspect(words(raw), is_ascii):
+        return None
     source = np.frombuffer(raw, np.uint8)
     target = np.empty(len(raw), np.uint8)
     size = _clean_bytes(source, target, keep_indentation)
@@ -91,58 +90,43 @@ def _clean(raw: bytes, is_ascii: bool, keep_indentation: bool) -> bytes | None:
     return None if cleaned == raw else cleaned
 
 
-_U64 = np.uint64
-_ONES = _U64(0x0101010101010101)
-_HIGH = _U64(0x8080808080808080)
-_8, _16, _48, _56 = _U64(8), _U64(16), _U64(48), _U64(56)
-
-
-@njit(nogil=True, inline="always")
-def _equals(word, byte):
-    """High bit of every byte of `word` that equals `byte`."""
-    x = word ^ (_ONES * _U64(byte))
-    return ~x & ~((x | _HIGH) - _ONES) & _HIGH
-
-
-@njit(nogil=True, inline="always")
-def _at_most(word, byte):
-    """High bit of every byte of `word` that is <= `byte`, itself < 127."""
-    return ~word & ~((word | _HIGH) - _ONES * _U64(byte + 1)) & _HIGH
+_8, _16, _48, _56 = U64(8), U64(16), U64(48), U64(56)
 
 
 @njit(nogil=True, cache=True)
-def _is_suspect(words, is_ascii):
-    """False only if `_clean_bytes` would change nothing; `words` are little-endian, the text starts and ends in text.
+def _is_suspect(text, is_ascii):
+    """False only if `_clean_bytes` would change nothing; `text` as `swar.words`, neither starts nor ends in a blank.
 
     Eight bytes a step, without leaving early: the compiler vectorises it. Windows of three bytes c, p before it and q
     before that: `x_1` and `x_2` below are the flags of p and q moved to where c is.
     """
-    bad = _U64(0)
-    blank_before = newline_before = _U64(0)
-    for i in range(words.size):
-        word = words[i]
-        blank, newline = _at_most(word, 32), _equals(word, 10)
+    bad = U64(0)
+    blank_before = newline_before = U64(0)
+    for i in range(text.size):
+        word = text[i]
+        blank, newline = at_most(word, 32), equals(word, 10)
         blank_1 = blank << _8 | blank_before >> _56
         newline_1 = newline << _8 | newline_before >> _56
         newline_2 = newline << _16 | newline_before >> _48
-        bad |= (_at_most(word, 31) & ~newline) | _equals(word, 127)
-        bad |= blank & blank_1 & (~(newline & newline_1) | newline_2)
+        bad |= (at_most(word, 31) & ~newline) | equals(word, 127)
+        # two blanks or LF in a row, but for one blank after LF, and for LF LF after text
+        bad |= blank & blank_1 & ~(newline_1 & ~newline) & (~newline | ~newline_1 | newline_2)
         blank_before, newline_before = blank, newline
     if is_ascii or bad:
         return bad != 0
-    flipped_before = c2_before = e2_before = e1_e3_before = _U64(0)
-    for i in range(words.size):
-        word = words[i]
-        flipped = word ^ _HIGH  # continuation bytes 80..BF become 00..3F
+    flipped_before = c2_before = e2_before = e1_e3_before = U64(0)
+    for i in range(text.size):
+        word = text[i]
+        flipped = word ^ HIGH  # continuation bytes 80..BF become 00..3F
         flipped_1 = flipped << _8 | flipped_before >> _56
-        c2 = _equals(word, 0xC2)
-        bad |= (c2 << _8 | c2_before >> _56) & _at_most(flipped, 0x20)  # C1, U+00A0
-        e2 = _equals(word, 0xE2)
-        space = _at_most(flipped, 0x0A) | _equals(flipped, 0x2F) | _equals(flipped, 0x1F)
-        bad |= (e2 << _16 | e2_before >> _48) & _at_most(flipped_1, 1) & space  # U+2000..200A, 202F, 205F, some others
-        e1_e3 = _equals(word & ~(_ONES << _U64(1)), 0xE1)
-        bad |= (e1_e3 << _16 | e1_e3_before >> _48) & _at_most(flipped, 0)  # U+1680, U+3000, some others
-        bad |= _equals(flipped_1, 0x3B) & _equals(flipped, 0x3F)  # U+FEFF, some others
+        c2 = equals(word, 0xC2)
+        bad |= (c2 << _8 | c2_before >> _56) & at_most(flipped, 0x20)  # C1, U+00A0
+        e2 = equals(word, 0xE2)
+        space = at_most(flipped, 0x0A) | equals(flipped, 0x2F) | equals(flipped, 0x1F)
+        bad |= (e2 << _16 | e2_before >> _48) & at_most(flipped_1, 1) & space  # U+2000..200A, 202F, 205F, some others
+        e1_e3 = equals(word & ~(ONES << U64(1)), 0xE1)
+        bad |= (e1_e3 << _16 | e1_e3_before >> _48) & at_most(flipped, 0)  # U+1680, U+3000, some others
+        bad |= equals(flipped_1, 0x3B) & equals(flipped, 0x3F)  # U+FEFF, some others
         flipped_before, c2_before, e2_before, e1_e3_before = flipped, c2, e2, e1_e3
     return bad != 0
 

@@ -1,0 +1,34 @@
+"""Eight bytes at a time in a 64-bit word: tests whose answer is the high bit of each byte that passes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+U64 = np.uint64
+ONES = U64(0x0101010101010101)
+HIGH = U64(0x8080808080808080)
+
+
+def words(raw: bytes) -> np.ndarray:
+    """The bytes as little-endian uint64, filled up with letters."""
+    return np.frombuffer(raw.ljust(-(-len(raw) // 8) * 8, b"x"), "<u8")
+
+
+@njit(nogil=True, inline="always")
+def equals(word, byte):
+    """High bit of every byte of `word` that equals `byte`."""
+    x = word ^ (ONES * U64(byte))
+    return ~x & ~((x | HIGH) - ONES) & HIGH
+
+
+@njit(nogil=True, inline="always")
+def at_most(word, byte):
+    """High bit of every byte of `word` that is <= `byte`, itself < 127."""
+    return ~word & ~((word | HIGH) - ONES * U64(byte + 1)) & HIGH
+
+
+@njit(nogil=True, inline="always")
+def count(flags):
+    """How many of the eight high bits are set."""
+    return ((flags >> U64(7)) * ONES) >> U64(56)
