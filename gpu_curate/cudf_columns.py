@@ -39,9 +39,10 @@ def text_column(strings: Any, device: Device | None = None) -> TextColumn:
     child = column.child(0)
     width = {"INT32": np.int32, "INT64": np.int64}[child.type().id().name]
     first = child.offset() + column.offset()
+    # .view: a buffer keeps the element type of the array that it was made of
     offsets = xp.asarray(child.data()).view(width)[first : first + column.size() + 1].astype(np.int64, copy=False)
     data = column.data()  # None if all strings are empty
-    return TextColumn(xp.zeros(0, np.uint8) if data is None else xp.asarray(data), offsets)
+    return TextColumn(xp.zeros(0, np.uint8) if data is None else xp.asarray(data).view(np.uint8), offsets)
 
 
 def _pylibcudf(strings: Any) -> Any:

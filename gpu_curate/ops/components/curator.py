@@ -128,8 +128,11 @@ def release_pools() -> None:
     if "cupy" in sys.modules:
         import cupy
 
-        cupy.get_default_memory_pool().free_all_blocks()
-        cupy.get_default_pinned_memory_pool().free_all_blocks()
+        try:
+            cupy.get_default_memory_pool().free_all_blocks()
+            cupy.get_default_pinned_memory_pool().free_all_blocks()
+        except cupy.cuda.runtime.CUDARuntimeError:
+            return  # imported, but without a device: there is nothing to give back
     if "rmm" in sys.modules:
         import rmm
 
