@@ -19,6 +19,7 @@ U64, I64, U8 = np.uint64, np.int64, np.uint8
 CHUNK = 4096  # bytes of text: with all scratch it stays in a 48 kB first-level cache
 CHUNK_WORDS = CHUNK // 2 + 8  # two bytes a word at least, a cut word from before, one sequence beyond the end
 STEP = 16  # bytes that the hash takes at once
+USUAL = 24  # starts and ends of words in 64 bytes, rarely more (19 of English)
 
 KA, KB, KC = U64(0x9E3779B97F4A7C15), U64(0xC2B2AE3D27D4EB4F), U64(0xD6E8FEB86659FD93)
 HIGH_BITS = U64(0x8080808080808080)
@@ -35,7 +36,13 @@ def scratch() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarra
     one block that vector stores overrun. Bounds: two a word, and 8 that the unrolled loop overruns.
     """
     folded = np.zeros(2 * CHUNK + 2 * BLOCK, np.uint8)
-    return folded, np.zeros(2 * CHUNK_WORDS + 8, np.int32), np.zeros(CHUNK_WORDS, np.int32), *fold_table()
+    return (
+        folded,
+        np.zeros(2 * CHUNK_WORDS + USUAL, np.int32),
+        np.zeros((3, CHUNK_WORDS), np.uint64),
+        np.zeros(CHUNK_WORDS, np.int32),
+        *fold_table(),
+    )
 
 
 @njit
@@ -43,12 +50,18 @@ def fold(chars, i, stop, end, folded, o, stage1, stage2):
     """Fold chars[i:stop] into folded[o:]; a sequence that starts before `stop` may read on to `end`. Returns (i, o)."""
     safe = I64(chars.size) - BLOCK  # a vector load from here on would leave the buffer
     while i < stop:
-        if i <= safe:  # reads up to 63 bytes beyond `stop`, which count for nothing
-            run = min(I64(ctz64(lower64(chars, i, folded, o))), stop - i)
+        while i <= safe:
+            high = lower64(chars, i, folded, o)
+            if (
+                high == U64(0) and stop - i >= BLOCK
+            ):  # a branch, not arithmetic: the next load need not wait for this one
+                i += BLOCK
+                o += BLOCK
+                continue
+            run = min(I64(ctz64(high)), stop - i)  # up to 63 bytes beyond `stop` were read and count for nothing
             i += run
             o += run
-            if run == BLOCK:
-                continue
+            break
         while i < stop:  # code points one by one, until 8 bytes in a row are ASCII
             c = I64(chars[i])
             if c < 0x80:
@@ -136,11 +149,13 @@ def bounds(folded, n, position):
         carry = word >> U64(BLOCK - 1)
         more = I64(popcount64(change))
         at = count
-        while at < count + more:
-            for _ in range(8):  # always eight, so that there is little to mispredict; the surplus is overwritten
+        while True:
+            for _ in range(USUAL):  # always as many, so that there is little to mispredict; the surplus is overwritten
                 position[at] = i + I64(ctz64(change))
                 change &= change - U64(1)
                 at += 1
+            if at >= count + more:
+                break
         count += more
     return count
 
@@ -166,16 +181,23 @@ def hash_word(folded, start, stop, h):
 
 
 @njit
-def hash_words(folded, position, count, long_words, hash_W, at):
-    """hash_W[at + k] of words k = 0..count - 1. The first step is without a branch; few words are longer."""
+def hash_words(folded, position, count, step, long_words, hash_W, at):
+    """hash_W[at + k] of words k = 0..count - 1. Loads first, then arithmetic, which is vectorised; few words are longer."""
     num_long = 0
     for k in range(count):
         start = I64(position[2 * k])
         n = I64(position[2 * k + 1]) - start
+        step[0, k] = load_u64(folded, start)
+        step[1, k] = load_u64(folded, start + 8)
+        step[2, k] = U64(n)
         long_words[num_long] = k
         num_long += n > STEP
-        n = min(n, I64(STEP))
-        hash_W[at + k] = mix_step(load_u64(folded, start) & MASK_0[n], load_u64(folded, start + 8) & MASK_1[n])
+    for k in range(count):
+        n = step[2, k]
+        bits_0, bits_1 = min(n, U64(8)) << U64(2), (min(max(n, U64(8)), U64(16)) - U64(8)) << U64(2)
+        mask_0 = (U64(1) << bits_0 << bits_0) - U64(1)  # 8 n bits: in two shifts, as 64 at once are not defined
+        mask_1 = (U64(1) << bits_1 << bits_1) - U64(1)
+        hash_W[at + k] = mix_step(step[0, k] & mask_0, step[1, k] & mask_1)
     for q in range(num_long):
         k = long_words[q]
         start = I64(position[2 * k])
@@ -194,7 +216,7 @@ def chunk_words(chars, i, end, cut, h, work, hash_W, at):
     Returns:
         i, number of words, cut, h: as above, for the next call. At the document's end nothing is cut.
     """
-    folded, position, long_words, stage1, stage2 = work
+    folded, position, step, long_words, stage1, stage2 = work
     i, n = fold(chars, i, min(i + CHUNK, end), end, folded, cut, stage1, stage2)
     num_bounds = bounds(folded, n, position)
     open_word = num_bounds & 1
@@ -203,7 +225,7 @@ def chunk_words(chars, i, end, cut, h, work, hash_W, at):
         num_bounds += 1
         open_word = 0
     count = num_bounds >> 1
-    hash_words(folded, position, count, long_words, hash_W, at)
+    hash_words(folded, position, count, step, long_words, hash_W, at)
     if h != U64(0) and count > 0:  # the first word began in an earlier chunk
         hash_W[at] = hash_word(folded, I64(0), I64(position[1]), h)
     if not open_word:
