@@ -81,6 +81,7 @@ class WikipediaSource(SourceBase):
     type: Literal["wikipedia"]
     namespaces: list[int] = Field([0], description="namespace numbers kept")
     keep_tables: bool = Field(False, description="keep the cells of wikitext tables as text")
+    max_page_bytes: int = Field(32 << 20, gt=0, description="a page with more bytes of XML is rejected")
 
 
 class WarcSource(SourceBase):
@@ -213,6 +214,11 @@ class GopherQuality(Section):
 class GopherRepetition(Section):
     """Rae et al. 2021, arXiv:2112.11446, table A1. Fractions of all lines, paragraphs or characters."""
 
+    unrepeated_top_n_grams: bool = Field(
+        True,
+        description="where no n-gram occurs twice, the first one is the commonest, as in datatrove 0.10.1; this drops most "
+        "texts of fewer than 25 words; false: there is none",
+    )
     min_nonblank_lines: _Count | None = _bound(1, "fewer lines that hold a word", "datatrove 0.10.1 (empty)")
     max_duplicate_paragraph_fraction: _Fraction | None = _bound(0.3, "more repeated paragraphs", "Gopher table A1")
     max_duplicate_paragraph_char_fraction: _Fraction | None = _bound(

@@ -10,8 +10,9 @@ Deviates from them, on purpose:
     blank       lines and paragraphs (spaces only) are no duplicates and are not counted in the number of lines or
                 paragraphs. datatrove skips only empty ones, and counts the empty text before a leading and after a trailing
                 "\\n" as lines.
-    top n-gram  Occurrences that overlap cannot make more than all of the text. (As in datatrove, where no n-gram occurs twice
-                the first one is the commonest, so texts of fewer than some 25 words are dropped though nothing repeats.)
+    top n-gram  Occurrences that overlap cannot make more than all of the text. Where no n-gram
+                occurs twice the first one is the commonest, as in datatrove, and so texts of fewer than some 25 words are
+                dropped though nothing repeats; `unrepeated_top_n_grams: false` scores them 0.
     n-grams     are equal if their words are; datatrove joins the words first, so that "ab c" equals "a bc" (n from 5).
     identity    of words, lines and paragraphs is that of 64-bit hashes.
 A script without spaces (Chinese, Thai) makes one word of a sentence: too_few_words drops it. Keep these families for
@@ -32,6 +33,8 @@ from gpu_curate.quality.rule import Rule, fraction
 def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The scores of both families from the statistics of N documents."""
     words, lines, chars = stats["words"], stats["lines"], stats["chars"]
+    longest = stats["longest_repeated_n_gram"]
+    top = {f"top_{n}_gram_char_fraction": fraction(stats[f"top_{n}_gram_chars"], chars) for n in TOP_N}
     return {
         "non_symbol_words": stats["non_symbol_words"],
         "mean_word_chars": fraction(stats["non_symbol_word_chars"], stats["non_symbol_words"]),
@@ -46,7 +49,8 @@ def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         "duplicate_paragraph_char_fraction": fraction(stats["duplicate_paragraph_chars"], chars),
         "duplicate_line_fraction": fraction(stats["duplicate_lines"], stats["nonblank_lines"]),
         "duplicate_line_char_fraction": fraction(stats["duplicate_line_chars"], chars),
-        **{f"top_{n}_gram_char_fraction": fraction(stats[f"top_{n}_gram_chars"], chars) for n in TOP_N},
+        **top,
+        **{f"repeated_{name}": np.where(longest >= n, top[name], 0.0) for n, name in zip(TOP_N, top, strict=True)},
         **{
             f"duplicate_{n}_gram_char_fraction": fraction(stats[f"duplicate_{n}_gram_chars"], chars)
             for n in DUPLICATE_N
@@ -74,12 +78,16 @@ def quality_rules(t: config.GopherQuality) -> list[Rule]:
 def repetition_rules(t: config.GopherRepetition) -> list[Rule]:
     """Whether it repeats itself: paragraphs, lines, its commonest n-gram, any n-grams."""
     family = "gopher_repetition"
-    parts = ["duplicate_paragraph", "duplicate_paragraph_char", "duplicate_line", "duplicate_line_char"]
-    grams = [f"top_{n}_gram_char" for n in TOP_N] + [f"duplicate_{n}_gram_char" for n in DUPLICATE_N]
+
+    def rule(part: str, score: str = "") -> Rule:
+        return Rule(f"{family}:{part}s", f"{score}{part}_fraction", "max", getattr(t, f"max_{part}_fraction"))
+
     return [
         Rule(f"{family}:no_text", "nonblank_lines", "min", t.min_nonblank_lines),
-        *(
-            Rule(f"{family}:{part}s", f"{part}_fraction", "max", getattr(t, f"max_{part}_fraction"))
-            for part in parts + grams
-        ),
+        rule("duplicate_paragraph"),
+        rule("duplicate_paragraph_char"),
+        rule("duplicate_line"),
+        rule("duplicate_line_char"),
+        *(rule(f"top_{n}_gram_char", "" if t.unrepeated_top_n_grams else "repeated_") for n in TOP_N),
+        *(rule(f"duplicate_{n}_gram_char") for n in DUPLICATE_N),
     ]

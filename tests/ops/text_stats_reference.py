@@ -52,8 +52,12 @@ def duplicates(parts: list[str]) -> tuple[int, int]:
     return len(again), sum(map(size, again))
 
 
+def ngrams(words: list[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
 def top_ngram(words: list[str], n: int) -> int:
-    counts = Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+    counts = Counter(ngrams(words, n))
     if not counts:
         return 0
     ngram, times = counts.most_common(1)[0]  # of equals, the one met first
@@ -139,6 +143,8 @@ def reference(data: bytes) -> dict[str, int]:
     }
     r["duplicate_lines"], r["duplicate_line_chars"] = duplicates(written)
     r["duplicate_paragraphs"], r["duplicate_paragraph_chars"] = duplicates(paragraphs)
+    repeated = [n for n in range(2, 11) if len(ngrams(words, n)) > len(set(ngrams(words, n)))]
+    r["longest_repeated_n_gram"] = max(repeated, default=0)
     r |= {f"top_{n}_gram_chars": min(top_ngram(words, n), size(text)) for n in TOP_N}
     r |= {f"duplicate_{n}_gram_chars": duplicate_ngrams(words, n) for n in DUPLICATE_N}
     return {name: r[name] for name in NAMES}

@@ -91,6 +91,7 @@ STATISTICS = {
     "paragraphs": "paragraphs",
     "duplicate_paragraphs": "paragraphs that an equal one precedes",
     "duplicate_paragraph_chars": "characters of the duplicate paragraphs",
+    "longest_repeated_n_gram": "the largest n of 2..10 for which an n-gram occurs twice, or 0",
     **{f"top_{n}_gram_chars": f"occurrences times length of the commonest {n}-gram" for n in TOP_N},
     **{f"duplicate_{n}_gram_chars": f"characters of duplicate {n}-grams" for n in DUPLICATE_N},
     "c4_kept_lines": "lines that C4 keeps",
@@ -127,7 +128,7 @@ def text_stats(text: TextColumn) -> Mapping[str, Any]:
         name → int32 array of N, the names of NAMES in order, in the library of the column. An empty document has zeros.
     Raises:
         InputError: a document is longer than 2^31 - 1 bytes.
-    Time: linear in the bytes, for any text.  Memory (CPU): 148 bytes a document for the result; scratch for the longest
+    Time: linear in the bytes, for any text.  Memory (CPU): 152 bytes a document for the result; scratch for the longest
         document, about 10 bytes a byte of prose and 30 at worst (one-letter words).
     """
     if text.on_gpu:

@@ -79,6 +79,7 @@ MASK_1 = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(STEP + 1)], np.ui
     PARAGRAPHS,
     DUPLICATE_PARAGRAPHS,
     DUPLICATE_PARAGRAPH_CHARS,
+    LONGEST_REPEATED_NGRAM,
     TOP_NGRAM,  # the first of len(TOP_N)
     *_,
 ) = range(len(NAMES))
@@ -613,7 +614,7 @@ def ngrams(word, reach, words, n_chars, out, d, table, first, other, where, coun
     first[i] is where the n-gram that starts at word i occurs first, count[first[i]] how often it occurs; `where` lists the
     i whose n-gram occurs twice or more, in order. Only those can start a repeated (n+1)-gram.
     """
-    for row in range(TOP_NGRAM, C4):
+    for row in range(LONGEST_REPEATED_NGRAM, C4):
         out[row, d] = 0
     for n in range(2, min(MAX_TOP_N, words) + 1):  # until one repeats, the commonest is the first
         out[TOP_NGRAM + n - 2, d] = I64(U32(reach[n] - reach[0])) + n - 1
@@ -655,6 +656,7 @@ def ngrams(word, reach, words, n_chars, out, d, table, first, other, where, coun
         if candidates == 0:
             return
         first, other = other, first
+        out[LONGEST_REPEATED_NGRAM, d] = n
         if n <= MAX_TOP_N:
             size = I64(U32(reach[best_at + n] - reach[best_at])) + n - 1
             out[TOP_NGRAM + n - 2, d] = min(best * size, n_chars)
