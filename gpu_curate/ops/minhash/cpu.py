@@ -1,7 +1,8 @@
 """CPU twin of `minhash`: words stream in from `words.cpu.chunk_words`, a chunk's shingles go straight into the minima.
 
 The row kernels are LLVM vector code: a loop over shingles with all rows of a block in registers. The automatic
-vectoriser takes half-width vectors for the same loop and is 1.8 times slower (AVX-512).
+vectoriser takes half-width vectors for the same loop and is 1.8 times slower (AVX-512). The shingle itself is computed in
+that loop, on the scalar units that the vectors leave idle.
 """
 
 from __future__ import annotations
@@ -28,17 +29,23 @@ TAIL_ROWS_FMIX = 8
 
 
 @njit
-def roll(hash_W, first, count, width, out):
-    """out[j] = shingle of hash_W[first + j : first + j + width], j = 0..count - 1 (at least 1).
-
-    The polynomial rolls: two multiplications a shingle whatever the width.
-    """
+def polynomial(hash_W, first, width):
+    """h of hash_W[first : first + width] without its start, the power that leaves a window, and what the start adds."""
     top = U64(1)
     h = U64(0)
     for t in range(width):
         top *= K
         h = h * K + hash_W[first + t]
-    start = U64(width) * top
+    return h, top, U64(width) * top
+
+
+@njit
+def roll(hash_W, first, count, width, out):
+    """out[j] = shingle of hash_W[first + j : first + j + width], j = 0..count - 1 (at least 1).
+
+    The polynomial rolls: two multiplications a shingle whatever the width.
+    """
+    h, top, start = polynomial(hash_W, first, width)
     out[0] = fmix64(h + start)
     for j in range(count - 1):
         h = h * K + (hash_W[first + j + width] - hash_W[first + j] * top)
@@ -46,7 +53,10 @@ def roll(hash_W, first, count, width, out):
 
 
 def _row_kernel(family: str, rows: int):
-    """Intrinsic (x uint64, n, parameters, row uint32, r): fold shingles x[0:n] into row[r : r + rows]."""
+    """Intrinsic that rolls `count` shingles over hash_W and folds them into the minima row[r : r + rows].
+
+    h, top and start are those of `polynomial(hash_W, 0, width)`. It loads one word hash beyond the last shingle, for nothing.
+    """
     wide = family == "fmix64"  # minima of 64 bits: the top half of the minimum is the minimum of the top halves
     lane = _I64 if wide else _I32
     lanes = 8 if wide else 16
@@ -59,51 +69,61 @@ def _row_kernel(family: str, rows: int):
         one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, _I32(0))
         return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), ir.Constant(vector_32, [0] * lanes))
 
-    def xorshift(builder, value):
-        return builder.xor(value, builder.lshr(value, constant(33)))
+    def xorshift(builder, value, shift):
+        return builder.xor(value, builder.lshr(value, shift))
 
     @intrinsic
-    def kernel(typingctx, x, n, parameters, row, r):
+    def kernel(typingctx, hash_W, count, width, h, top, start, parameters, row, r):
         def codegen(context, builder, signature, args):
-            x_pointer = pointer(context, builder, signature.args[0], args[0], _I64(0), lane)
+            hash_W, count, width, h, top, start = args[:6]
+            word = pointer(context, builder, signature.args[0], hash_W, _I64(0), _I64)
 
             def at(k, group, kind):
-                index = builder.add(args[4], _I64(group * lanes))
+                index = builder.add(args[8], _I64(group * lanes))
                 return pointer(context, builder, signature.args[k], args[k], index, kind)
 
             parameter, minimum = [], []
             for group in range(rows // lanes):
-                p = builder.load(at(2, group, vector), align=4)
-                parameter.append(xorshift(builder, p) if wide else p)
-                old = builder.load(at(3, group, vector_32), align=4)
+                p = builder.load(at(6, group, vector), align=4)
+                parameter.append(xorshift(builder, p, constant(33)) if wide else p)
+                old = builder.load(at(7, group, vector_32), align=4)
                 if wide:
                     old = builder.or_(builder.shl(builder.zext(old, vector), constant(32)), constant(0xFFFFFFFF))
                 slot = cgutils.alloca_once(builder, vector)  # LLVM makes a register of it
                 builder.store(old, slot)
                 minimum.append(slot)
-            with cgutils.for_range(builder, args[1], intp=_I64) as loop:
+            rolling = cgutils.alloca_once(builder, _I64)
+            builder.store(h, rolling)
+            with cgutils.for_range(builder, count, intp=_I64) as loop:
+                h = builder.load(rolling)
+                x = xorshift(builder, builder.add(h, start), _I64(33))
+                x = xorshift(builder, builder.mul(x, _I64(FMIX_1)), _I64(33))
+                x = xorshift(builder, builder.mul(x, _I64(FMIX_2)), _I64(33))
+                enters = builder.load(builder.gep(word, [builder.add(loop.index, width)]))
+                leaves = builder.mul(builder.load(builder.gep(word, [loop.index])), top)
+                builder.store(builder.add(builder.mul(h, _I64(GOLDEN)), builder.sub(enters, leaves)), rolling)
                 if wide:  # fmix64's first xorshift is linear: one of x and one of the seed
-                    low = xorshift(builder, broadcast(builder, builder.load(builder.gep(x_pointer, [loop.index]))))
+                    low = broadcast(builder, xorshift(builder, x, _I64(33)))
                 else:
-                    j = builder.shl(loop.index, _I64(1))
-                    low = broadcast(builder, builder.load(builder.gep(x_pointer, [j])))
-                    high = broadcast(builder, builder.load(builder.gep(x_pointer, [builder.add(j, _I64(1))])))
+                    low = broadcast(builder, builder.trunc(x, _I32))
+                    high = broadcast(builder, builder.trunc(builder.lshr(x, _I64(32)), _I32))
                 for p, slot in zip(parameter, minimum, strict=True):
                     if wide:
-                        h = xorshift(builder, builder.mul(builder.xor(low, p), constant(FMIX_1)))
-                        h = builder.mul(h, constant(FMIX_2))
+                        value = xorshift(builder, builder.mul(builder.xor(low, p), constant(FMIX_1)), constant(33))
+                        value = builder.mul(value, constant(FMIX_2))
                     else:
-                        h = builder.add(builder.mul(low, p), high)
+                        value = builder.add(builder.mul(low, p), high)
                     old = builder.load(slot)
-                    builder.store(builder.select(builder.icmp_unsigned("<", h, old), h, old), slot)
+                    builder.store(builder.select(builder.icmp_unsigned("<", value, old), value, old), slot)
             for group, slot in enumerate(minimum):
-                h = builder.load(slot)
+                value = builder.load(slot)
                 if wide:
-                    h = builder.trunc(builder.lshr(h, constant(32)), vector_32)
-                builder.store(h, at(3, group, vector_32), align=4)
+                    value = builder.trunc(builder.lshr(value, constant(32)), vector_32)
+                builder.store(value, at(7, group, vector_32), align=4)
             return context.get_dummy_value()
 
-        return types.void(x, types.int64, parameters, row, types.int64), codegen
+        u64, i64 = types.uint64, types.int64
+        return types.void(hash_W, i64, i64, u64, u64, u64, parameters, row, i64), codegen
 
     return kernel
 
@@ -113,27 +133,29 @@ _fmix_block, _fmix_tail = _row_kernel("fmix64", BLOCK_ROWS_FMIX), _row_kernel("f
 
 
 @njit
-def update(x, n, multiplier_H, seed_H, row):
-    """Fold shingles x[0:n] into the minima; one of multiplier_H (affine) and seed_H (fmix64) is empty."""
+def update(hash_W, count, width, multiplier_H, seed_H, row):
+    """Fold `count` shingles of hash_W[0:] into the minima; one of multiplier_H (affine) and seed_H (fmix64) is empty."""
+    h, top, start = polynomial(hash_W, 0, width)
     r = I64(0)
     while r + BLOCK_ROWS <= multiplier_H.size:
-        _affine_block(x, n, multiplier_H, row, r)
+        _affine_block(hash_W, count, width, h, top, start, multiplier_H, row, r)
         r += BLOCK_ROWS
     while r < multiplier_H.size:
-        _affine_tail(x, n, multiplier_H, row, r)
+        _affine_tail(hash_W, count, width, h, top, start, multiplier_H, row, r)
         r += TAIL_ROWS
     while r + BLOCK_ROWS_FMIX <= seed_H.size:
-        _fmix_block(x, n, seed_H, row, r)
+        _fmix_block(hash_W, count, width, h, top, start, seed_H, row, r)
         r += BLOCK_ROWS_FMIX
     while r < seed_H.size:
-        _fmix_tail(x, n, seed_H, row, r)
+        _fmix_tail(hash_W, count, width, h, top, start, seed_H, row, r)
         r += TAIL_ROWS_FMIX
 
 
 @njit
 def sign_documents(chars, offsets, work, width, multiplier_H, seed_H, sig_NH, n_shingles_N):
-    hash_W = np.empty(MAX_SHINGLE_WORDS - 1 + CHUNK_WORDS, np.uint64)  # up to width - 1 words of the chunk before
-    x = np.empty(hash_W.size, np.uint64)
+    hash_W = np.empty(
+        MAX_SHINGLE_WORDS + CHUNK_WORDS, np.uint64
+    )  # width - 1 words of the chunk before; one is read beyond
     row = np.empty(multiplier_H.size + seed_H.size, np.uint32)  # H rounded up to whole vectors
     for d in range(offsets.size - 1):
         row[:] = U32(EMPTY_ROW)
@@ -145,15 +167,13 @@ def sign_documents(chars, offsets, work, width, multiplier_H, seed_H, sig_NH, n_
             words += count
             if words >= width:
                 count = words - width + 1
-                roll(hash_W, I64(0), count, width, x)
-                update(x, count, multiplier_H, seed_H, row)
+                update(hash_W, count, width, multiplier_H, seed_H, row)
                 total += count
                 words = width - 1
                 for t in range(words):
                     hash_W[t] = hash_W[count + t]
         if total == 0 and words > 0:
-            roll(hash_W, I64(0), I64(1), words, x)
-            update(x, I64(1), multiplier_H, seed_H, row)
+            update(hash_W, I64(1), words, multiplier_H, seed_H, row)
             total = I64(1)
         n_shingles_N[d] = total
         for r in range(sig_NH.shape[1]):

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Text to MinHash bands on one core: ours against plain NumPy and against rensa with polars words.
+
+    scripts/bench/minhash.py [--corpus FILE.parquet] [--megabytes 20] [--rounds 5] [--record]
+
+All do words, 5-word shingles and 112 rows; ours and NumPy's then 14 band hashes, and those must be equal (checked). rensa
+has hashes of its own and stops at its signature matrix, which favours it.
+    numpy    the definition with one array operation a step: str.translate + split, a byte matrix of the words of a document,
+             shingles, an S x 112 matrix of row values, its minimum
+    rensa    polars lower-cases, extracts and hashes words; NumPy combines five; rensa 0.5's RMinHash signs all documents from
+             one flat array, the fastest of its entry points
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+import numpy as np
+import pyarrow.parquet as pq
+from common import interleaved, quantiles, record
+
+from gpu_curate.document import TextColumn
+from gpu_curate.ops.bands import BandSpec, band_hashes
+from gpu_curate.ops.minhash import MinHashSpec, signatures
+from gpu_curate.ops.mix import GOLDEN, fmix64
+from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, fold_table
+
+for variable in ("POLARS_MAX_THREADS", "RAYON_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")  # before polars and rensa are imported: one core, like the others
+SPEC, BANDS = MinHashSpec(), BandSpec()
+
+
+def ours(column: TextColumn) -> np.ndarray:
+    return band_hashes(signatures(column, SPEC)[0], BANDS)
+
+
+# --------------------------------------------------------------------------------------------------------------- NumPy
+
+
+class FoldTable(dict):
+    """For str.translate: the table of `words`, looked up once a code point."""
+
+    def __init__(self) -> None:
+        self.stage1, self.stage2 = fold_table()
+
+    def __missing__(self, cp: int) -> str:
+        entry = int(self.stage2[int(self.stage1[cp >> 8]) * 256 + (cp & 255)]) if cp < TABLE_LIMIT else SEPARATOR
+        kind, folded = entry >> 24, chr((cp + entry) & 0xFFFFFF)
+        if kind == SEPARATOR:
+            folded = " "
+        elif kind == SINGLE:
+            folded = f" {folded} "
+        elif kind == SKIP:
+            folded = ""
+        self[cp] = folded
+        return folded
+
+
+FOLD = FoldTable()
+KA, KB, KC = (np.uint64(k) for k in (GOLDEN, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93))
+
+
+def hash_words(words: list[str]) -> np.ndarray:
+    encoded = [word.encode() for word in words]
+    size = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    width = -(-int(size.max()) // 16) * 16
+    step = np.array(encoded, f"S{width}").view(np.uint64).reshape(len(words), -1)
+    h = np.zeros(len(words), np.uint64)
+    for k in range(width // 16):
+        u = (step[:, 2 * k] ^ h) * KA
+        u ^= u >> np.uint64(32)
+        v = step[:, 2 * k + 1] * KB
+        v ^= v >> np.uint64(29)
+        new = (u + v) * KC
+        new ^= new >> np.uint64(32)
+        h = new if k == 0 else np.where(size > 16 * k, new, h)
+    return h
+
+
+def numpy_signatures(texts: list[str]) -> np.ndarray:
+    a = SPEC.parameters().astype(np.uint32)
+    sig_NH = np.full((len(texts), SPEC.num_hashes), 0xFFFFFFFF, np.uint32)
+    for d, text in enumerate(texts):
+        words = text.translate(FOLD).split()
+        if not words:
+            continue
+        w = hash_words(words)
+        width = min(len(w), SPEC.shingle_words)
+        count = len(w) - width + 1
+        x = np.full(count, width, np.uint64)
+        for k in range(width):
+            x = x * KA + w[k : k + count]
+        x = fmix64(x)
+        low, high = x.astype(np.uint32), (x >> np.uint64(32)).astype(np.uint32)
+        sig_NH[d] = (low[:, None] * a + high[:, None]).min(axis=0)
+    return sig_NH
+
+
+def numpy_bands(sig_NH: np.ndarray) -> np.ndarray:
+    h = np.repeat(np.arange(1, BANDS.num_bands + 1, dtype=np.uint64)[:, None], len(sig_NH), axis=1)
+    for r in range(BANDS.rows_per_band):
+        h = (h ^ sig_NH[:, r :: BANDS.rows_per_band].T) * KA
+        h ^= h >> np.uint64(32)
+    return fmix64(h)
+
+
+def numpy_plain(texts: list[str]) -> np.ndarray:
+    return numpy_bands(numpy_signatures(texts))
+
+
+# --------------------------------------------------------------------------------------------------------------- rensa
+
+
+def rensa_polars(frame) -> object:
+    import polars as pl
+    from rensa import RMinHash
+
+    words = frame.select(pl.col("text").str.to_lowercase().str.extract_all(r"\w+").alias("word"))
+    count = words["word"].list.len().to_numpy().astype(np.int64)
+    w = words["word"].explode(empty_as_null=False).hash(seed=0).to_numpy()
+    x = np.zeros(len(w), np.uint64)
+    for k in range(SPEC.shingle_words):
+        x[: len(w) - k] = x[: len(w) - k] * KA + w[k:]
+    # windows that run into the next document are cut off; a document of 1 to 4 words keeps one
+    per_document = np.where(count > 0, np.maximum(count - SPEC.shingle_words + 1, 1), 0)
+    offsets = np.concatenate([[0], np.cumsum(per_document)])
+    inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], per_document)
+    x = x[inside + np.repeat(np.cumsum(count) - count, per_document)]
+    return RMinHash.digest_matrix_from_flat_token_hashes(x, offsets.astype(np.uint64), SPEC.num_hashes, SPEC.seed)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--corpus", default="../shared/data/bench/corpus.parquet", help="Parquet with a text column")
+    parser.add_argument("--megabytes", type=float, default=20)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--record", action="store_true", help="append the rows to results.csv")
+    args = parser.parse_args()
+
+    import polars as pl
+
+    table = pq.read_table(args.corpus, columns=["text"])
+    whole = TextColumn.from_arrow(table["text"])
+    column = whole.slice(*next(iter(whole.batches(int(args.megabytes * 1e6)))))
+    texts = [column.raw(i).decode() for i in range(len(column))]
+    frame = pl.DataFrame({"text": texts})
+
+    expected = ours(column)
+    if not np.array_equal(numpy_plain(texts), expected):
+        raise SystemExit("NumPy gives other bands than ours")
+    seconds = interleaved(
+        {
+            "gpu_curate cpu": lambda: ours(column),
+            "numpy": lambda: numpy_plain(texts),
+            "rensa 0.5 + polars": lambda: rensa_polars(frame),
+        },
+        args.rounds,
+    )
+    print(f"{len(column)} documents, {column.nbytes / 1e6:.1f} MB, CPU time of one core, median of {args.rounds}")
+    print(f"{'case':22}{'MB/s':>8}{'ours is faster by':>20}")
+    rate = {name: [column.nbytes / 1e6 / s for s in found] for name, found in seconds.items()}
+    for name, found in rate.items():
+        middle = quantiles(found)[1]
+        ratio = quantiles([ours_s / s for ours_s, s in zip(rate["gpu_curate cpu"], found, strict=True)])[1]
+        print(f"{name:22}{middle:8.1f}{ratio:20.1f}")
+        if args.record:
+            note = f"{column.nbytes / 1e6:.0f} MB to 14 x 8 bands; rensa to signatures only"
+            record("minhash", name, "MB/s", found, name, ratio, note)
+
+
+if __name__ == "__main__":
+    main()
