@@ -1,8 +1,4 @@
 // In front of every kernels.cu: types, mixers, unaligned loads, UTF-8. No #include: NVRTC has no C library headers.
-//
-// Bits of a text: bit i of a mask stands for byte origin + i of `chars`, for i from head to head + (end - base) - 1,
-// where the documents' bytes are chars[base, end). `head` (0..31) is chosen so that every mask word, 32 bytes of text,
-// starts at an address divisible by 32; origin = base - head may be negative.
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -40,58 +36,34 @@ DEVICE u64 load8(const u8* __restrict__ chars, i64 p, i64 size) {
 }
 
 // --------------------------------------------------------------------------------------------------------- UTF-8
-const u32 SEPARATOR = 0, WORD = 1, SINGLE = 2, SKIP = 3;  // classes of code points, as in ops/words
+const u32 ILL_FORMED = 0xFFFFFFFFu;  // no code point
 
-struct Text {
-  const u8* chars;
-  const u32* doc_starts;  // mask: first bytes of documents; one word more than the text needs
-  i64 origin, end;
-  const u8* stage1;  // the table of ops/words.fold_table()
-  const u32* stage2;
-};
+// Bytes of the sequence that a lead byte (0x80 or more) begins; 0 for a byte that begins none.
+DEVICE i32 sequence_size(u32 lead) { return lead - 0xC2u > 0xF4u - 0xC2u ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4; }
 
-struct CodePoint {
-  u32 cls, folded;
-  i32 size;  // bytes; 1 for an ill-formed byte, whose class is SEPARATOR
-};
-
-// True if a document starts inside the sequence of `size` bytes at p, after its first byte.
-DEVICE bool cut_by_document(const Text& t, i64 p, i32 size) {
-  u64 i = (u64)(p - t.origin) + 1;
-  u32 bits = __funnelshift_r(t.doc_starts[i >> 5], t.doc_starts[(i >> 5) + 1], (u32)i & 31);
-  return bits & ((1u << (size - 1)) - 1);
-}
-
-DEVICE CodePoint classify(const Text& t, u32 code, i32 size) {
-  CodePoint c = {SEPARATOR, code, size};
-  if (code < 0x40000u) {
-    u32 e = t.stage2[(u32)t.stage1[code >> 8] * 256 + (code & 255)];
-    c.cls = e >> 24;
-    c.folded = (code + e) & 0xFFFFFFu;
-  } else if (code - 0xE0000u < 0x1000u) {
-    c.cls = SKIP;
-  }
-  return c;
-}
-
-// The code point that starts at byte p (base <= p < end), where chars[p] = lead >= 0x80.
-DEVICE CodePoint decode(const Text& t, i64 p, u32 lead) {
-  const CodePoint ill = {SEPARATOR, 0, 1};
-  i32 size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (lead - 0xC2u > 0xF4u - 0xC2u || p + size > t.end || cut_by_document(t, p, size)) return ill;
+// The code point of the `size` bytes at p, all of which may be read; ILL_FORMED if they are none.
+DEVICE u32 code_point(const u8* __restrict__ chars, i64 p, u32 lead, i32 size) {
   u32 code = lead & (0x7Fu >> size);
   for (i32 k = 1; k < size; k++) {
-    u32 c = t.chars[p + k];
-    if ((c & 0xC0u) != 0x80u) return ill;
+    u32 c = chars[p + k];
+    if ((c & 0xC0u) != 0x80u) return ILL_FORMED;
     code = code << 6 | (c & 0x3Fu);
   }
-  // overlong, surrogate, above U+10FFFF
-  if (size == 3 && (code < 0x800u || code - 0xD800u < 0x800u)) return ill;
-  if (size == 4 && code - 0x10000u > 0xFFFFFu) return ill;
-  return classify(t, code, size);
+  if (size == 3 && (code < 0x800u || code - 0xD800u < 0x800u)) return ILL_FORMED;  // overlong, surrogate
+  if (size == 4 && code - 0x10000u > 0xFFFFFu) return ILL_FORMED;                  // overlong, above U+10FFFF
+  return code;
 }
 
-DEVICE bool starts_document(const Text& t, i64 p) {
-  u64 i = (u64)(p - t.origin);
-  return t.doc_starts[i >> 5] >> (i & 31) & 1;
+// A step of the hash of words and lines: 16 bytes, as two little-endian numbers.
+DEVICE u64 hash_step(u64 h, u64 c0, u64 c1) {
+  u64 u = (c0 ^ h) * GOLDEN, v = c1 * 0xC2B2AE3D27D4EB4Full;
+  u ^= u >> 32;
+  v ^= v >> 29;
+  h = (u + v) * 0xD6E8FEB86659FD93ull;
+  return h ^ (h >> 32);
 }
+DEVICE u64 low_bytes(u64 v, u32 n) { return n >= 8 ? v : v & ((1ull << (8 * n)) - 1); }
+
+// ---------------------------------------------------------------------------------------------------- ASCII, 4 bytes at once
+// The 0x80 bits of four bytes as a 4-bit number, lowest byte first.
+DEVICE u32 gather4(u32 v) { return ((v >> 7 & 0x01010101u) * 0x10204080u) >> 28; }

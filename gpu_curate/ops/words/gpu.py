@@ -3,7 +3,7 @@
     mark_documents  thread per document       bit mask of document starts
     mark_words      thread per 32 bytes       bit mask and count of word starts
     cumsum          CuPy                      words before each 32 bytes
-    count_words     thread per document       words before each document
+    rank_documents  thread per document       words before each document
     hash_words      warp per 1 KB             word hashes
 
 Time does not depend on how the text is cut into documents. A word is hashed by one thread, so an unbroken word of 50 MB
@@ -57,7 +57,7 @@ def word_hashes(text: TextColumn, device: Device | None = None) -> tuple[Any, An
     xp.cumsum(counts, dtype=np.int64, out=before[1:])
     n_words = int(before[-1])
     args = (text.offsets, n, place[0], place[2], starts, before, np.int64(n_words), word_offsets)
-    device.launch("words", "count_words", len(text) + 1, args)
+    device.launch("words", "rank_documents", len(text) + 1, args)
     hashes = xp.empty(n_words, np.uint64)
     if n_words:
         size = np.int64(text.chars.size)

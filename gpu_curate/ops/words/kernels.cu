@@ -3,6 +3,52 @@
 // Everything but hash_words is balanced whatever the documents look like: a thread takes 32 bytes of text, and what it
 // needs from before them is local. A well-formed sequence is recognised at its lead byte alone, so 3 bytes of look-back
 // find the code point that ends before any byte; only a run of SKIP code points makes a thread look back further.
+//
+// Bits of a text: bit i of a mask stands for byte origin + i of `chars`, for i from head to head + (end - base) - 1,
+// where the documents' bytes are chars[base, end). `head` (0..31) is chosen so that every mask word, 32 bytes of text,
+// starts at an address divisible by 32; origin = base - head may be negative.
+const u32 SEPARATOR = 0, WORD = 1, SINGLE = 2, SKIP = 3;  // classes of code points, as in ops/words
+
+struct Text {
+  const u8* chars;
+  const u32* doc_starts;  // mask: first bytes of documents; one word more than the text needs
+  i64 origin, end;
+  const u8* stage1;  // the table of ops/words.fold_table()
+  const u32* stage2;
+};
+struct CodePoint {
+  u32 cls, folded;
+  i32 size;  // bytes; 1 for an ill-formed byte, whose class is SEPARATOR
+};
+
+DEVICE bool starts_document(const Text& t, i64 p) {
+  u64 i = (u64)(p - t.origin);
+  return t.doc_starts[i >> 5] >> (i & 31) & 1;
+}
+// True if a document starts inside the sequence of `size` bytes at p, after its first byte.
+DEVICE bool cut_by_document(const Text& t, i64 p, i32 size) {
+  u64 i = (u64)(p - t.origin) + 1;
+  u32 bits = __funnelshift_r(t.doc_starts[i >> 5], t.doc_starts[(i >> 5) + 1], (u32)i & 31);
+  return bits & ((1u << (size - 1)) - 1);
+}
+// The code point that starts at byte p (base <= p < end), where chars[p] = lead >= 0x80.
+DEVICE CodePoint decode(const Text& t, i64 p, u32 lead) {
+  CodePoint c = {SEPARATOR, 0, 1};
+  i32 size = sequence_size(lead);
+  if (size == 0 || p + size > t.end || cut_by_document(t, p, size)) return c;
+  u32 code = code_point(t.chars, p, lead, size);
+  if (code == ILL_FORMED) return c;
+  c.folded = code;
+  c.size = size;
+  if (code < 0x40000u) {
+    u32 e = t.stage2[(u32)t.stage1[code >> 8] * 256 + (code & 255)];
+    c.cls = e >> 24;
+    c.folded = (code + e) & 0xFFFFFFu;
+  } else if (code - 0xE0000u < 0x1000u) {
+    c.cls = SKIP;
+  }
+  return c;
+}
 
 // The 0x80 bit of every byte of v (four ASCII bytes) that is a letter, a digit or '_'.
 DEVICE u32 ascii_word4(u32 v) {
@@ -12,8 +58,6 @@ DEVICE u32 ascii_word4(u32 v) {
   u32 underscore = ~((v ^ 0x5F5F5F5Fu) + 0x7F7F7F7Fu);
   return (letter | digit | underscore) & 0x80808080u;
 }
-// The 0x80 bits of four bytes as a 4-bit number, lowest byte first.
-DEVICE u32 gather4(u32 v) { return ((v >> 7 & 0x01010101u) * 0x10204080u) >> 28; }
 
 // True if the last code point before byte p, SKIP code points left out, is a WORD of the same document.
 DEVICE bool word_before(const Text& t, i64 p) {
@@ -31,7 +75,8 @@ DEVICE bool word_before(const Text& t, i64 p) {
 }
 
 // One thread per document: the first byte of each document that has one.
-extern "C" __global__ void __launch_bounds__(256) mark_documents(const i64* __restrict__ offsets, i64 n_docs, i64 origin, u32* doc_starts) {
+extern "C" __global__ void __launch_bounds__(256)
+    mark_documents(const i64* __restrict__ offsets, i64 n_docs, i64 origin, u32* doc_starts) {
   i64 d = global_thread();
   if (d >= n_docs || offsets[d] == offsets[d + 1]) return;
   u64 i = (u64)(offsets[d] - origin);
@@ -39,9 +84,10 @@ extern "C" __global__ void __launch_bounds__(256) mark_documents(const i64* __re
 }
 
 // One thread per 32 bytes: where words start, how many start, and which bytes are ASCII word bytes.
-extern "C" __global__ void __launch_bounds__(256) mark_words(const u8* __restrict__ chars, const u32* __restrict__ doc_starts, i64 origin, i64 base, i64 end,
-                  i64 n_groups, const u8* __restrict__ stage1, const u32* __restrict__ stage2, u32* __restrict__ starts,
-                  u8* __restrict__ counts, u32* __restrict__ ascii) {
+extern "C" __global__ void __launch_bounds__(256)
+    mark_words(const u8* __restrict__ chars, const u32* __restrict__ doc_starts, i64 origin, i64 base, i64 end,
+               i64 n_groups, const u8* __restrict__ stage1, const u32* __restrict__ stage2, u32* __restrict__ starts,
+               u8* __restrict__ counts, u32* __restrict__ ascii) {
   i64 g = global_thread();
   if (g >= n_groups) return;
   Text t = {chars, doc_starts, origin, end, stage1, stage2};
@@ -118,13 +164,14 @@ extern "C" __global__ void __launch_bounds__(256) mark_words(const u8* __restric
   counts[g] = (u8)__popc(found);
 }
 
-// One thread per document and one more: the number of words before each document.
-extern "C" __global__ void __launch_bounds__(256) count_words(const i64* __restrict__ offsets, i64 n_docs, i64 origin, i64 end, const u32* __restrict__ starts,
-                   const i64* __restrict__ before, i64 n_words, i64* __restrict__ word_offsets) {
+// One thread per document and one more: the number of marks (word starts) before each document.
+extern "C" __global__ void __launch_bounds__(256)
+    rank_documents(const i64* __restrict__ offsets, i64 n_docs, i64 origin, i64 end, const u32* __restrict__ starts,
+                   const i64* __restrict__ before, i64 n_marks, i64* __restrict__ ranks) {
   i64 d = global_thread();
   if (d > n_docs) return;
   u64 i = (u64)(offsets[d] - origin);
-  word_offsets[d] = offsets[d] >= end ? n_words : before[i >> 5] + __popc(starts[i >> 5] & ((1u << (i & 31)) - 1));
+  ranks[d] = offsets[d] >= end ? n_marks : before[i >> 5] + __popc(starts[i >> 5] & ((1u << (i & 31)) - 1));
 }
 
 // ------------------------------------------------------------------------------------------------- hashes of words
@@ -132,14 +179,6 @@ struct Hasher {  // 16 bytes a step, zero-padded
   u64 h, c0, c1;
   u32 fill;
 };
-DEVICE u64 hash_step(u64 h, u64 c0, u64 c1) {
-  u64 u = (c0 ^ h) * 0x9E3779B97F4A7C15ull, v = c1 * 0xC2B2AE3D27D4EB4Full;
-  u ^= u >> 32;
-  v ^= v >> 29;
-  h = (u + v) * 0xD6E8FEB86659FD93ull;
-  return h ^ (h >> 32);
-}
-DEVICE u64 low_bytes(u64 v, u32 n) { return n >= 8 ? v : v & ((1ull << (8 * n)) - 1); }
 DEVICE u64 lower8(u64 v) {  // 'A'..'Z' of eight ASCII bytes folded
   u64 upper = (v + 0x3F3F3F3F3F3F3F3Full) & ~(v + 0x2525252525252525ull) & 0x8080808080808080ull;
   return v | upper >> 2;
@@ -214,10 +253,11 @@ DEVICE u64 hash_word(const Text& t, const u32* __restrict__ ascii, i64 size, i64
 }
 
 // A warp takes 32 mask words, 1 KB of text: their word starts go to shared memory, then each lane hashes every 32nd word.
-extern "C" __global__ void __launch_bounds__(256) hash_words(const u8* __restrict__ chars, i64 size, const u32* __restrict__ doc_starts, i64 origin, i64 end,
-                  i64 n_groups, const u8* __restrict__ stage1, const u32* __restrict__ stage2,
-                  const u32* __restrict__ starts, const u32* __restrict__ ascii, const i64* __restrict__ before,
-                  u64* __restrict__ hashes) {
+extern "C" __global__ void __launch_bounds__(256, 4)
+    hash_words(const u8* __restrict__ chars, i64 size, const u32* __restrict__ doc_starts, i64 origin, i64 end,
+               i64 n_groups, const u8* __restrict__ stage1, const u32* __restrict__ stage2,
+               const u32* __restrict__ starts, const u32* __restrict__ ascii, const i64* __restrict__ before,
+               u64* __restrict__ hashes) {
   __shared__ unsigned short place[8][1024];  // a word per byte at most: documents of one byte
   u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   i64 g = global_thread(), first = g - lane;
