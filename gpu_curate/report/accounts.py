@@ -52,20 +52,25 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "bytes": _unit(by_reason["bytes_of_text"], 0),
     }
     _check(documents, units, manifest, context)
-    warnings = [*outcome.warnings, *_warnings(context, units, by_source, manifest)]
+    duplicates, contamination = _duplicates(context), _contamination(context)
+    warnings = [*outcome.warnings, *_warnings(context, units, by_source, manifest, duplicates, contamination)]
     return {
         "version": __version__,
         "run": str(context.run),
         **units,
         "skipped": dict(sorted(skipped.items())),
         "rejected_by_source": dict(rejected),
-        "sources": {s: _unit(c, rejected.get(s, 0)) for s, c in by_source.items()},
+        "sources": {
+            s.name: _unit(by_source.get(s.name, Counter()), rejected.get(s.name, 0)) for s in context.config.sources
+        },
+        "text": _text(context),
+        "languages": _languages(context),
         "failing": dict(failing.most_common()),
         "splits": {n: {"documents": s["documents"], "tokens": s["tokens"]} for n, s in manifest["splits"].items()},
         "split": manifest["split"],
         "mixture": manifest["mixture"],
-        "duplicates": _duplicates(context),
-        "contamination": _contamination(context),
+        "duplicates": duplicates,
+        "contamination": contamination,
         "pii": {"counts": dict(pii), "samples": dict(samples)},
         "special_texts": sum(r["special_texts"] for r in _receipts(context, "tokens")),
         "steps": _steps(outcome),
@@ -118,7 +123,12 @@ def _check(documents: list[dict[str, Any]], units: dict[str, Any], manifest: dic
 
 
 def _warnings(
-    context: Context, units: dict[str, Any], by_source: dict[str, Counter[str]], manifest: dict[str, Any]
+    context: Context,
+    units: dict[str, Any],
+    by_source: dict[str, Counter[str]],
+    manifest: dict[str, Any],
+    duplicates: dict[str, Any],
+    contamination: dict[str, Any],
 ) -> list[str]:
     config = context.config
     found = []
@@ -147,10 +157,10 @@ def _warnings(
             f"validation holds {split['tokens_held']} tokens, not the {split['tokens_asked']} asked for: "
             f"shards.validation.max_fraction is {config.shards.validation.max_fraction}"
         )
-    for name, counts in _contamination(context).items():
+    for name, counts in contamination.items():
         if counts["matches"] == 0:
             found.append(f"reference {name}: 0 hits over {total} documents; {counts['self_test']}")
-    lost = _lost_clusters(context)
+    lost = duplicates.get("lost_clusters", 0)
     if lost:
         found.append(f"{lost} clusters of duplicates went whole: their survivor failed another rule")
     return found
@@ -179,10 +189,38 @@ def _lost_clusters(context: Context) -> int:
     return len(np.setdiff1d(np.concatenate(only_copy), np.concatenate(kept)))
 
 
+def _text(context: Context) -> dict[str, dict[str, int]]:
+    """Source → documents, bytes, characters, tokens (without the end-of-text ones) of all it gave, and tokens kept.
+
+    A partition holds one source only, so the receipts tell.
+    """
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for part in context.box("documents").parts():
+        names = ("documents", "scores", "tokens", "decisions")
+        documents, scores, tokens, decisions = (context.box(name).receipt(part) or {} for name in names)
+        for source in documents.get("sources", {}):  # one, or none in an empty partition
+            found[source].update(
+                documents=documents["documents"],
+                bytes=documents["bytes"],
+                chars=scores["chars"],
+                tokens=tokens["tokens"] - documents["documents"],
+                tokens_kept=decisions["by_reason"]["tokens"].get("kept", 0),
+            )
+    return {source: dict(counts) for source, counts in found.items()}
+
+
+def _languages(context: Context) -> dict[str, int]:
+    """Documents per language, the commonest first; empty where no model was asked."""
+    counts: Counter[str] = Counter()
+    for receipt in _receipts(context, "scores"):
+        counts.update(receipt.get("languages", {}))
+    return dict(counts.most_common())
+
+
 def _duplicates(context: Context) -> dict[str, Any]:
     receipts = _receipts(context, "duplicates")
     keys = ("candidate_pairs", "components", "exact", "fuzzy")
-    return {k: receipts[0][k] for k in keys} if receipts else {}
+    return {**{k: receipts[0][k] for k in keys}, "lost_clusters": _lost_clusters(context)} if receipts else {}
 
 
 def _contamination(context: Context) -> dict[str, Any]:

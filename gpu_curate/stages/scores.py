@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -54,7 +55,9 @@ class Scores(Stage):
         box = context.box(self.name)
         path = box.path(part, ".parquet")
         write_table(path, pa.table(columns), use_dictionary=["language"] if "language" in columns else False)
-        facts = {"documents": len(text), "bytes": text.nbytes, "backend": how}
+        facts = {"documents": len(text), "bytes": text.nbytes, "backend": how, "chars": int(columns["chars"].sum())}
+        if "language" in columns:
+            facts["languages"] = dict(Counter(columns["language"].to_pylist()))
         return box.commit(part, [path], {**facts, **watch.facts()})
 
 
