@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpu_curate.ops.text_stats import gpu as text_stats
+
 VARIANTS: dict[str, list[tuple[str, ...]]] = {
     "words": [()],
     "minhash": [
@@ -12,4 +14,5 @@ VARIANTS: dict[str, list[tuple[str, ...]]] = {
     "bands": [()],
     "content_hash": [()],
     "ngrams": [()],
+    "text_stats": [text_stats.DEFINES],
 }

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import importlib.util
+import json
 import re
 from pathlib import Path
 from typing import NamedTuple
 
+CACHE = Path(__file__).resolve().parents[1] / ".cache" / "nvrtc"
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")  # CUDA 13's oldest to the newest we know of
 
 
@@ -60,6 +63,17 @@ def compile_source(source: str, name: str, arch: str, defines: tuple[str, ...] =
     cubin = _get(program, "CUBIN")
     lib.nvrtcDestroyProgram(ctypes.byref(program))
     return cubin, _usage(log)
+
+
+def usage(source: str, name: str, arch: str, defines: tuple[str, ...] = ()) -> list[Usage]:
+    """Resources of each kernel, remembered on disk by what was compiled and by which compiler."""
+    what = "\0".join([version(), source, name, arch, *defines])
+    file = CACHE / f"{name}-{arch}-{hashlib.sha256(what.encode()).hexdigest()[:20]}.json"
+    if not file.exists():
+        _, found = compile_source(source, name, arch, defines)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found))
+    return [Usage(*row) for row in json.loads(file.read_text())]
 
 
 def _usage(log: str) -> list[Usage]:
