@@ -72,6 +72,7 @@ PORTABLE = {
     GPT2_POSSESSIVE: GPT2,
     CL100K_POSSESSIVE: CL100K,
 }  # what the other libraries know; the probe has the last word
+_NO_TEXT = "\U0010ffff" * 3  # a noncharacter (Unicode, section 23.7), three times
 _BOUNDARY = re.compile(r"(?<=[A-Za-z]) (?=[A-Za-z])")
 
 # What a .tiktoken rank file does not hold: its split pattern and its special tokens. Source: tiktoken's openai_public.py.
@@ -266,8 +267,7 @@ def _choose(path: str, data: bytes, pattern: str | None, eot: str | int, library
     reference = "tokenizers" if pattern is None else "tiktoken"
     vocab_size = max(eot_id, *_ids(tokenizer)) + 1
     draft = Encoder(path, data, pattern, eot_id, vocab_size, reference, _version(reference), "the reference")
-    probe = probe_texts([t["content"] for t in _added(tokenizer)][:2000])
-    expected = _probe(draft, probe)
+    probe, expected = _reference(draft)
     if (expected[0] == eot_id).any():
         raise ConfigError(
             f"tokenizer.eot {eot!r}: {path} makes id {eot_id} of ordinary text, so it cannot mark the end of a document",
@@ -289,6 +289,13 @@ def _choose(path: str, data: bytes, pattern: str | None, eot: str | int, library
         if problem != "not installed":
             log.warning("tokenizer %s: not using %s: %s", path, name, problem)
     raise ConfigError(f"tokenizer {path}: no library can run it: {'; '.join(refused)}")
+
+
+@functools.lru_cache(maxsize=4)
+def _reference(draft: Encoder) -> tuple[list[str], Ids]:
+    """The probe texts for this tokenizer, and their ids by its reference library."""
+    probe = probe_texts([t["content"] for t in _added(json.loads(draft.data))][:2000])
+    return probe, _probe(draft, probe)
 
 
 def _single_thread() -> None:
@@ -332,7 +339,7 @@ def _probe(encoder: Encoder, probe: list[str]) -> Ids:
 
 
 def probe_texts(added: Sequence[str] = ()) -> list[str]:
-    """Texts on which tokenizers of the same name have been seen to differ; about 150 KB, the same in every run.
+    """Texts on which tokenizers of the same name have been seen to differ; about 60 KB, the same in every run.
 
     Args:
         added: texts of added and special tokens, written into the probe in several surroundings.
@@ -384,7 +391,8 @@ def probe_texts(added: Sequence[str] = ()) -> list[str]:
     texts += [
         f"x{a}{b}{c}" for a in " \n\r\t" for b in " \n\r\t" for c in (" ", "\n", "\xa0", "")
     ]  # at the end of a text
-    texts += [f"{a}{s}{b}" for a in words for b in words for s in ("", " ")]
+    texts += [f"{a}{b}" for i, a in enumerate(words) for b in words[i % 3 :: 3]]
+    texts += [f"{a} {b}" for i, a in enumerate(words) for b in words[i % 5 :: 5]]
     texts += [f"w{' ' * n}w{' ' * n}" for n in range(1, 70)] + ["\n" * n + " x" + "\r\n" * n for n in range(1, 20)]
     texts += [c * n for c in "aA1!= \n\té中" for n in (3, 7, 15, 16, 17, 31, 33, 64, 129, 500)]
     letters = np.random.default_rng(0).integers(97, 123, 4096, np.uint8).tobytes().decode()
@@ -594,6 +602,7 @@ class _Backend:
             self._grown_bytes += grown
             if self._grown_bytes > CACHE_BYTES:
                 log.info("the tokenizer's cache has grown by %d MiB: opening it anew", self._grown_bytes >> 20)
+                del self._run  # before the new one is there
                 self._run = self._open()
                 self._grown_bytes = 0
         return ids, lens
@@ -709,12 +718,25 @@ def _inert(encoder: Encoder, keep_specials: bool) -> str:
 
     keep_specials: leave them in, marked special (`tokenizers` can be told to overlook them, and numbers added tokens by
     their place in the list, so none may be missing; the fast libraries go by id and know no such switch).
+    A model that looks whole words or pieces up (all but BPE by merges) would still find a special token in its
+    vocabulary: there it gets a name that no text has.
     """
     tokenizer = json.loads(encoder.data)
     tokenizer.update(truncation=None, padding=None, post_processor=None)
-    if "dropout" in tokenizer["model"]:
-        tokenizer["model"]["dropout"] = None
+    model = tokenizer["model"]
+    if "dropout" in model:
+        model["dropout"] = None
     tokens = [{**t, "special": bool(t.get("special")) or t["id"] == encoder.eot_id} for t in _added(tokenizer)]
+    if model.get("type") != "BPE" or model.get("ignore_merges"):
+        hidden = {t["content"]: _NO_TEXT + t["content"] for t in tokens if t["special"]}
+        vocab = model["vocab"]
+        if isinstance(vocab, dict):
+            model["vocab"] = {hidden.get(text, text): i for text, i in vocab.items()}
+        else:
+            model["vocab"] = [[hidden.get(text, text), score] for text, score in vocab]
+        if model.get("unk_token") in hidden:
+            model["unk_token"] = hidden[model["unk_token"]]
+        tokens = [{**t, "content": hidden.get(t["content"], t["content"])} for t in tokens]
     tokenizer["added_tokens"] = [t for t in tokens if keep_specials or not t["special"]]
     return json.dumps(tokenizer, ensure_ascii=False)
 

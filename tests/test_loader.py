@@ -448,6 +448,14 @@ def test_torch_workers_and_ranks_give_the_stream_of_one_process(folder, workers)
         assert as_lists(got) == as_lists(loader.batch(8 + i) for i in range(13))
 
 
+def test_a_torch_dataset_reaches_spawned_workers(folder):
+    data = pytest.importorskip("torch.utils.data")
+    loader = ShardLoader(folder, "train", 1, 16)
+    workers = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    got = list(data.DataLoader(torch_dataset(loader, num_batches=3), batch_size=None, **workers))
+    assert as_lists(got) == as_lists(loader.batch(i) for i in range(3))
+
+
 # -------------------------------------------------------------------------------------------------------------- verify
 
 
@@ -470,13 +478,14 @@ def flip(folder, name, offset, value):
 
 
 def rewrite_documents(folder, change):
-    table = pq.read_table(folder / "documents.parquet").to_pandas()
-    pq.write_table(pa.Table.from_pandas(change(table), preserve_index=False), folder / "documents.parquet")
+    """change: what to do to the columns, given as a mapping of lists."""
+    columns = pq.read_table(folder / "documents.parquet").to_pydict()
+    change(columns)
+    pq.write_table(pa.table(columns), folder / "documents.parquet")
 
 
-def shift(table):
-    table.loc[3, "position"] += 1
-    return table
+def add(column, row, number):
+    return lambda columns: columns[column].__setitem__(row, columns[column][row] + number)
 
 
 DAMAGE = {
@@ -510,8 +519,12 @@ DAMAGE = {
         "tokens_per",
     ),
     "a wrong header": (lambda f: flip(f, "train_000000.bin", 0, b"\0"), "train_000000.bin", "magic"),
-    "a document too few": (lambda f: rewrite_documents(f, lambda t: t[1:]), "documents.parquet", "59 rows"),
-    "a gap": (lambda f: rewrite_documents(f, shift), "documents.parquet", "train: document 3 at"),
+    "a document too few": (
+        lambda f: rewrite_documents(f, lambda c: [v.pop(0) for v in c.values()]),
+        "documents.parquet",
+        "59 rows",
+    ),
+    "a gap": (lambda f: rewrite_documents(f, add("position", 3, 1)), "documents.parquet", "train: document 3 at"),
     "no documents.parquet": (lambda f: (f / "documents.parquet").unlink(), "documents.parquet", "no such file"),
 }
 
@@ -526,15 +539,9 @@ def test_verify_names(folder, what):
 def test_verify_finds_a_document_that_does_not_end_where_it_should(folder):
     """Lengths moved between two documents: the tiles fit, the end-of-text token is elsewhere."""
 
-    def move(table):
-        table.loc[1, "tokens"] += 1
-        table.loc[2, "position"] += 1
-        table.loc[2, "tokens"] -= 1
-        return table
-
-    rewrite_documents(folder, move)
-    assert [f.what for f in verify(folder)] != []
-    assert "do not end in 999" in verify(folder)[0].what
+    for change in (add("tokens", 1, 1), add("position", 2, 1), add("tokens", 2, -1)):
+        rewrite_documents(folder, change)
+    assert ["do not end in 999" in finding.what for finding in verify(folder)] == [True]
 
 
 def test_verify_checks_the_megatron_index(tmp_path):
