@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_curate.document import TextColumn, is_cupy
+from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, DeviceError
 
 
@@ -65,30 +66,52 @@ def choose(wanted: str) -> Backend:
     return Backend("cpu", reason, ())
 
 
-def to_host(array: Any) -> np.ndarray:
-    """A NumPy array, copied down if it lives on a device."""
-    return array.get() if is_cupy(array) else array
-
-
 def to_device(array: np.ndarray) -> Any:
     import cupy
 
     return cupy.asarray(array)
 
 
-def on_device(function: Callable[..., Any], text: TextColumn, *args: Any) -> tuple[Any, str]:
-    """Run `function(text, *args)` with the text on the device.
+def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str, Any]]) -> tuple[dict[str, Any], str]:
+    """Run `function` on the text column of a documents partition, where the run puts documents.
 
-    A text that does not fit is run by the CPU twin: same integers, and the second value, `cpu (device full)`, tells.
+    Args:
+        path: Parquet file with a `text` column.
+        function: texts → arrays whose first axis is the document; called with a column on the host or the device.
+    Returns:
+        the arrays on the host, and where they were made: cpu, gpu, or `cpu (device full)` for a text that does not fit
+        on the device alone. The integers are the same.
     """
-    import cupy
+    from gpu_curate.cudf_columns import host_text, read_text
+
+    if context.backend != "gpu":
+        return function(host_text(path)), "cpu"
+    from gpu_curate.gpu_runtime import cuda, in_batches
+
+    names: list[str] = []
+
+    def arrays(text: TextColumn) -> tuple[Any, ...]:
+        made = function(text)
+        names[:] = made
+        return tuple(made.values())
 
     try:
-        column = TextColumn(cupy.asarray(text.chars), cupy.asarray(text.offsets))
-        return function(column, *args), "gpu"
-    except (cupy.cuda.memory.OutOfMemoryError, DeviceError):
-        cupy.get_default_memory_pool().free_all_blocks()
-        return function(text, *args), "cpu (device full)"
+        try:
+            text = read_text(path)
+        except cuda().out_of_memory:  # the whole partition does not fit: its halves may
+            text = host_text(path)
+            made = in_batches(text, lambda part: arrays(_uploaded(part)))
+        else:
+            made = in_batches(text, arrays)
+    except DeviceError:
+        return function(host_text(path)), "cpu (device full)"
+    return dict(zip(names, made, strict=True)), "gpu"
+
+
+def _uploaded(text: TextColumn) -> TextColumn:
+    from gpu_curate.gpu_runtime import to_device as upload
+
+    return upload(text)
 
 
 def curator_available(required: bool) -> bool:
@@ -98,11 +121,7 @@ def curator_available(required: bool) -> bool:
     there = importlib.util.find_spec("nemo_curator") is not None
     if required and not there:
         raise ConfigError(
-            "dedup.fuzzy.components: NeMo Curator is not installed", "pip install 'gpu_curate[curator]', or set it to auto"
+            "dedup.fuzzy.components: NeMo Curator is not installed",
+            "pip install 'gpu_curate[curator]', or set components: auto",
         )
     return there
-
-
-def curator_components(context: Any, corpus: Any, valid: np.ndarray, components: Any) -> int:
-    """Connect all bands through NeMo Curator; returns the number of candidate pairs."""
-    raise DeviceError("not wired")

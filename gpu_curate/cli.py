@@ -158,10 +158,10 @@ def verify(folder: ShardsFolder, as_json: AsJson = False) -> None:
     place = _shards_folder(folder)
     findings = verify_shards(place)
     if as_json:
-        print(json.dumps({"shards": str(place), "findings": findings}, indent=1))
+        print(json.dumps({"shards": str(place), "findings": [f._asdict() for f in findings]}, indent=1))
     else:
         for finding in findings:
-            print(f"FAILED  {finding}")
+            print(f"FAILED  {finding.file}: {finding.what}")
         print(f"{place}: {len(findings)} findings" if findings else f"{place}: every check passed")
     if findings:
         raise typer.Exit(EXIT_FATAL)
@@ -173,26 +173,23 @@ def head(
     n: Annotated[int, typer.Option("-n", min=1, help="Documents shown.")] = 3,
     split: Annotated[str, typer.Option("--split", help="train or validation.")] = "train",
     tokenizer: Annotated[
-        str | None, typer.Option("--tokenizer", help="tokenizer.json; default: the run's own.")
+        str | None, typer.Option("--tokenizer", help="tokenizer.json; default: the one beside the shards.")
     ] = None,
     chars: Annotated[int, typer.Option("--chars", min=1, help="Characters shown of each.")] = 400,
 ) -> None:
     """Show the first documents of a split: where they come from, their tokens, their text."""
+    from gpu_curate import config
     from gpu_curate.console import print_head
     from gpu_curate.loader import head as shards_head
+    from gpu_curate.loader import read_manifest
+    from gpu_curate.tokenizer import load
 
     place = _shards_folder(folder)
-    print_head(shards_head(place, n, split=split, tokenizer=tokenizer or _own_tokenizer(place)), chars)
-
-
-def _own_tokenizer(shards: Path) -> str | None:
-    """The tokenizer that made these shards, if it can be found."""
-    from gpu_curate.storage import read_json
-
-    manifest = shards / "manifest.json"
-    path = read_json(manifest)["tokenizer"]["path"] if manifest.exists() else None
-    beside = shards / "tokenizer.json"
-    return str(beside) if beside.exists() else path
+    path = Path(tokenizer) if tokenizer else place / "tokenizer.json"
+    manifest = read_manifest(place)
+    eot = manifest["eot_id"] if manifest else 0
+    decode = load(config.Tokenizer(path=str(path), eot=eot, library="tokenizers")).decode if path.exists() else None
+    print_head(shards_head(place, n, split, decode), chars)
 
 
 @tokenizer_app.command(

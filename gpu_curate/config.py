@@ -89,9 +89,16 @@ class WarcSource(SourceBase):
 
     type: Literal["warc"]
     extractor: Literal["trafilatura", "resiliparse"] = Field("trafilatura", description="HTML to text")
+    favor: Literal["precision", "balanced", "recall"] = Field(
+        "precision", description="trafilatura: less text and cleaner, or more (FineWeb: precision)"
+    )
+    fallback: bool = Field(True, description="trafilatura: try its slower methods where its rules find little")
     max_html_bytes: int = Field(4 << 20, gt=0, description="a larger body is rejected")
-    max_html_depth: int = Field(512, gt=0, description="a body nested deeper is rejected")
-    timeout_s: float = Field(20.0, gt=0, description="backstop per page; size and depth are the deterministic limits")
+    max_html_depth: int = Field(
+        250, gt=0, le=4096, description="a deeper page is rejected; trafilatura's parser stops at 256"
+    )
+    max_html_elements: int = Field(30_000, gt=0, description="a page of more elements is rejected")
+    timeout_s: float | None = Field(20.0, gt=0, description="backstop per page behind those limits; null: none")
     url_blocklist: list[str] = Field([], description="files of URLs, one a line, to leave out")
     domain_blocklist: list[str] = Field([], description="files of domains, one a line, to leave out (subdomains too)")
 

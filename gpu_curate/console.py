@@ -228,15 +228,17 @@ def print_status(facts: dict[str, Any]) -> None:
 
 
 def print_shards(facts: dict[str, Any]) -> None:
-    table = _table("file", "tokens", "bytes", "sha256")
-    for split in facts["splits"].values():
-        for shard in split["shards"]:
-            table.add_row(shard["file"], f"{shard['tokens']:,}", human_bytes(shard["bytes"]), shard["sha256"][:16])
-    _show(table)
+    table = _table("split", "documents", "tokens", "shards", "bytes")
     for name, split in facts["splits"].items():
-        print(f"{name:<11} {split['documents']:,} documents, {split['tokens']:,} tokens")
-    print(f"format      {facts['format']}, {facts['dtype']}, EOT {facts['eot_id']}, vocabulary {facts['vocab_size']}")
-    print(f"tokenizer   sha256 {facts['tokenizer']['sha256'][:16]}, {facts['tokenizer']['path']}")
+        documents = "?" if split["documents"] is None else f"{split['documents']:,}"
+        table.add_row(name, documents, f"{split['tokens']:,}", f"{split['shards']:,}", human_bytes(split["bytes"]))
+    _show(table)
+    print(f"format      {facts['format']}, {facts['dtype']}")
+    if facts["tokenizer"] is not None:
+        print(f"vocabulary  {facts['vocab_size']}, EOT {facts['eot_id']}")
+        print(f"tokenizer   sha256 {facts['tokenizer']['sha256'][:16]}, {facts['tokenizer']['path']}")
+    else:
+        print("no manifest.json: documents, vocabulary and tokenizer are unknown")
 
 
 def print_head(documents: list[dict[str, Any]], chars: int) -> None:

@@ -111,12 +111,33 @@ class LocalEngine:
     def close(self, kill: bool = False) -> None:
         """Wait for the workers, or end them now (what they were writing never gets its final name)."""
         for pool in self._pools.values():
-            processes = list(getattr(pool, "_processes", None) or {}).copy()
-            running = dict(getattr(pool, "_processes", None) or {})
             if kill:
-                for pid in processes:
-                    running[pid].kill()
+                for process in list((getattr(pool, "_processes", None) or {}).values()):
+                    process.kill()
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+class InlineEngine:
+    """This process, one task after the other: for a debugger and for tests."""
+
+    name = "inline"
+
+    def slots(self, kind: str) -> int:
+        return 1
+
+    def submit(self, kind: str, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*args))
+        except Exception as e:
+            future.set_exception(e)
+        return future
+
+    def restart(self) -> None:
+        pass
+
+    def close(self, kill: bool = False) -> None:
+        pass
 
 
 class DaskEngine:
@@ -163,10 +184,14 @@ class DaskEngine:
             self._cluster.close()
 
 
-def make_engine(name: str, workers: int, devices: list[str]) -> LocalEngine | DaskEngine:
+def make_engine(name: str, workers: int, devices: list[str]) -> LocalEngine | InlineEngine | DaskEngine:
     """The engine that `run.engine` names. Raises: ConfigError."""
     if name == "local":
         return LocalEngine(workers, devices)
+    if name == "inline":
+        return InlineEngine()
     if name in ("dask", "dask-cuda") or "://" in name:
         return DaskEngine(name, workers)
-    raise ConfigError(f"run.engine: {name!r}: choose local, dask, dask-cuda or a scheduler address (tcp://host:port)")
+    raise ConfigError(
+        f"run.engine: {name!r}: choose local, inline, dask, dask-cuda or a scheduler address (tcp://host:port)"
+    )

@@ -193,7 +193,7 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
             folder.mkdir(parents=True, exist_ok=True)
             (folder / FINGERPRINT).write_text(print_ + "\n")
         (run / places["rejects"]).mkdir(exist_ok=True)
-        context = Context(run, config, places, chosen.choice)
+        context = Context(run, config, places, chosen.choice, chosen.devices)
         write_json(run / RUN_FILE, _run_file(config, prints, places, chosen))
         runner = _Runner(context, progress, chosen)
         try:
@@ -280,31 +280,43 @@ class _Runner:
 
     def _advance(self) -> None:
         """Plan boxes whose inputs are complete, queue their tasks, finish boxes without tasks left."""
-        moved = True
-        while moved:
-            moved = False
-            for state in self.boxes.values():
-                if state.complete:
-                    continue
-                reads_there = all(self.boxes[b].complete for b in state.stage.reads(self.context.config))
-                if state.stage.follows is not None:
-                    if reads_there:
-                        self._follow(state)
-                    source = self.boxes[state.stage.follows]
-                    all_known = source.complete and reads_there
-                else:
-                    if reads_there and not state.planned:
-                        state.planned = True
-                        state.started = time.perf_counter()
-                        for part, task in state.stage.plan(self.context).items():
-                            self._add(state, part, task)
-                    all_known = state.planned
-                if all_known and len(state.done) == len(state.tasks):
-                    state.stage.finish(self.context)
-                    state.complete = True
-                    state.finished = time.perf_counter()
-                    self._tell(state)
-                    moved = True
+        while True:
+            try:
+                if not any([self._advance_box(state) for state in self.boxes.values() if not state.complete]):
+                    return
+            except CorruptError as e:
+                self._repair(e)
+
+    def _advance_box(self, state: _BoxState) -> bool:
+        """True if the box was completed."""
+        reads_there = all(self.boxes[b].complete for b in state.stage.reads(self.context.config))
+        if state.stage.follows is not None:
+            if reads_there:
+                self._follow(state)
+            all_known = reads_there and self.boxes[state.stage.follows].complete
+        else:
+            if reads_there and not state.planned:
+                state.started = state.started or time.perf_counter()
+                tasks = state.stage.plan(self.context)
+                state.planned = True
+                for part, task in tasks.items():
+                    self._add(state, part, task)
+            all_known = state.planned
+        if not all_known or len(state.done) < len(state.tasks):
+            return False
+        state.stage.finish(self.context)
+        state.complete = True
+        state.finished = time.perf_counter()
+        self._tell(state)
+        return True
+
+    def _repair(self, error: CorruptError) -> None:
+        """Make again what was found damaged, and ask the boxes that were about to begin once more."""
+        self.warn(f"{error.message}; it is made again")
+        self._revive()
+        for state in self.boxes.values():
+            if not state.complete and not state.done:
+                state.planned = False
 
     def _follow(self, state: _BoxState) -> None:
         source = self.boxes[state.stage.follows or ""]
@@ -318,7 +330,7 @@ class _Runner:
         state.tasks[part] = task
         receipt = self.context.box(state.stage.name).receipt(part)
         if receipt is not None and all(self._whole(state, output) for output in receipt.get("more", [])):
-            state.reused += 1
+            state.reused += 1 + len(receipt.get("more", []))
             self._done(state, part, receipt)
         else:
             self._ready.append((state.stage.name, part))
@@ -328,7 +340,9 @@ class _Runner:
 
     def _done(self, state: _BoxState, part: str, receipt: dict[str, Any]) -> None:
         state.done[part] = receipt
-        state.nbytes += receipt.get("bytes", 0)
+        box = self.context.box(state.stage.name)
+        more = (box.receipt(p) or {} for p in receipt.get("more", []))
+        state.nbytes += receipt.get("bytes", 0) + sum(r.get("bytes", 0) for r in more)
         for text in receipt.get("warnings", []):
             self.warn(text)
         self._tell(state)
@@ -373,8 +387,7 @@ class _Runner:
             try:
                 self._done(state, part, future.result())
             except CorruptError as e:
-                self.warn(f"{e.message}; it is made again")
-                self._revive()
+                self._repair(e)
                 self._again(name, part, e)
             except RetryableError as e:
                 self._again(name, part, e)
@@ -413,7 +426,7 @@ class _Runner:
             for part in list(state.done):
                 outputs = (part, *state.done[part].get("more", []))
                 if any(box.receipt(p) is None for p in outputs):
-                    state.nbytes -= state.done.pop(part).get("bytes", 0)
+                    del state.done[part]
                     state.complete = False
                     self._ready.appendleft((state.stage.name, part))
 

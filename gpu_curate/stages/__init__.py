@@ -25,6 +25,7 @@ class Context:
     config: Config
     folders: dict[str, str] = field(default_factory=dict)  # box name → folder of its present fingerprint
     backend: str = "cpu"
+    devices: tuple[str, ...] = ()  # all CUDA devices of the run; a worker sees one of them
 
     def box(self, name: str) -> Box:
         return Box(self.run / self.folders[name])

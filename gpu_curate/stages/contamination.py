@@ -38,45 +38,39 @@ class Contamination(Stage):
         return [r.model_dump(include={"name", "ngram_words", "whole_items"}) for r in benchmarks(config)]
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+        from gpu_curate.backend import compute
+
         watch = Stopwatch()
-        text = TextColumn.from_arrow(context.box(self.follows).read_table(part, ["text"])["text"])
+        path = context.box(self.follows).verified(part, ".parquet")
         columns: dict[str, Any] = {}
-        how = "cpu"
+        how = set()
         for reference in benchmarks(context.config):
             index, ids = index_of(context, reference.name)
-            if context.backend == "gpu":
-                from gpu_curate.backend import on_device
-
-                hits, how = on_device(_probe, text, index)
-            else:
-                hits = _probe(text, index)
-            best, item, count = _coverage(hits, index, len(text))
-            columns[f"hits_{reference.name}"] = count
-            columns[f"coverage_{reference.name}"] = best
+            made, where = compute(context, path, lambda text, i=index: best_matches(text, i))
+            how.add(where)
+            item = made["item"]
+            columns[f"hits_{reference.name}"] = made["hits"]
+            columns[f"coverage_{reference.name}"] = made["coverage"]
             columns[f"item_{reference.name}"] = np.where(item >= 0, ids[item], -1)
         box = context.box(self.name)
-        path = box.path(part, ".parquet")
-        write_table(path, pa.table(columns))
+        out = box.path(part, ".parquet")
+        write_table(out, pa.table(columns))
         found = {r.name: int((columns[f"hits_{r.name}"] > 0).sum()) for r in benchmarks(context.config)}
-        facts = {"documents": len(text), "bytes": text.nbytes, "backend": how, "matches": found}
-        return box.commit(part, [path], {**facts, **watch.facts()})
+        source = context.box(self.follows).receipt(part) or {}
+        facts = {"documents": source["documents"], "bytes": source["bytes"], "backend": "+".join(sorted(how))}
+        return box.commit(part, [out], {**facts, "matches": found, **watch.facts()})
 
 
 def benchmarks(config: Config) -> list[Any]:
     return [r for r in config.references if r.action == "decontaminate"]
 
 
-def _probe(text: TextColumn, index: Any) -> Any:
-    from gpu_curate.backend import to_host
-    from gpu_curate.ops.ngrams import probe
+def best_matches(text: TextColumn, index: Any) -> dict[str, Any]:
+    """coverage float32, item int64 (number in the index, -1 none) and hits int32 of N documents, where `text` lives."""
+    from gpu_curate.ops.ngrams import coverage, probe
 
-    return tuple(to_host(a) for a in probe(text, index))
-
-
-def _coverage(hits: Any, index: Any, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    from gpu_curate.ops.ngrams import coverage
-
-    return coverage(hits, index, n)
+    best, item, hits = coverage(probe(text, index), index, len(text))
+    return {"coverage": best, "item": item, "hits": hits}
 
 
 @functools.lru_cache(maxsize=8)
@@ -114,7 +108,7 @@ def self_test(context: Context) -> dict[str, str]:
         if len(index.gram_G) == 0:
             wrong[reference.name] = f"no item has {reference.ngram_words} words: nothing can match (whole_items: true?)"
         else:
-            best, _, _ = _coverage(_probe(TextColumn.from_texts([f"x y {planted} z"]), index), index, 1)
-            if not best[0] > 0:
+            found = best_matches(TextColumn.from_texts([f"x y {planted} z"]), index)
+            if not found["coverage"][0] > 0:
                 wrong[reference.name] = "a planted copy of its longest item was not found"
     return wrong

@@ -212,7 +212,6 @@ class PartitionWriter:
 
     def __init__(self, context: Context, box: str, part: str):
         from gpu_curate.text.normalize import normalizer
-        from gpu_curate.text.pii import PiiScanner
 
         config = context.config
         self._box, self._part = context.box(box), part
@@ -220,7 +219,11 @@ class PartitionWriter:
         self._limit, self._strict = config.run.partition_bytes, config.run.strict
         self._normalize = normalizer(config.normalize)
         pii = config.pii
-        self._pii = PiiScanner(pii) if any(v != "off" for v in pii.model_dump().values()) else None
+        self._pii: Any = None
+        if any(v in ("count", "replace") for v in pii.model_dump().values()):
+            from gpu_curate.text.pii import PiiScanner
+
+            self._pii = PiiScanner(pii)
         self._samples: dict[str, list[str]] = {}
         self._watch = Stopwatch()
         self._written: list[tuple[str, list[Path], dict[str, Any]]] = []

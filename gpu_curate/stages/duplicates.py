@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -215,9 +216,7 @@ def _connect_bands(context: Context, corpus: Corpus, components: Components) -> 
     assert fuzzy is not None
     valid = (corpus.column("n_shingles") > 0) & ~corpus.train_only_N
     if fuzzy.verify == "none" and _curator_wanted(context):
-        from gpu_curate.backend import curator_components
-
-        return curator_components(context, corpus, valid, components), "gpu"
+        return _connect_by_curator(context, corpus, valid, components), "gpu (NeMo Curator)"
     pairs = 0
     for b in range(fuzzy.num_bands):
         hash_N = corpus.column(band_column(b))
@@ -233,6 +232,28 @@ def _connect_bands(context: Context, corpus: Corpus, components: Components) -> 
             alike = _similarity(corpus, p, q, fuzzy) >= fuzzy.threshold
             components.add_edges(p[alike], q[alike])
     return pairs, context.backend
+
+
+def _connect_by_curator(context: Context, corpus: Corpus, valid: np.ndarray, components: Components) -> int:
+    """All bands through NeMo Curator on every GPU of the run; returns the number of pairs."""
+    from gpu_curate.ops.components import curator
+
+    fuzzy = context.config.dedup.fuzzy
+    assert fuzzy is not None
+    edges = (
+        band_edges(_place(context, corpus.column(band_column(b))), _place(context, valid))
+        for b in range(fuzzy.num_bands)
+    )
+    own = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(context.devices)  # this worker sees one GPU, Curator's process all
+    try:
+        folder = context.box("duplicates").folder / ".curator"
+        label_N, pairs = curator.connect(edges, len(corpus), folder, len(context.devices))
+    finally:
+        os.environ["CUDA_VISIBLE_DEVICES"] = own or ""
+    member = np.flatnonzero(label_N != np.arange(len(label_N)))
+    components.add_edges(label_N[member], member)
+    return pairs
 
 
 def _place(context: Context, array: np.ndarray) -> Any:

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from gpu_curate.config import Config
-from gpu_curate.document import TextColumn
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.storage import write_table
 
@@ -37,35 +37,27 @@ class Scores(Stage):
         }
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+        from gpu_curate.backend import compute
+        from gpu_curate.ops.text_stats import text_stats
         from gpu_curate.quality import scores
 
         watch = Stopwatch()
-        documents = context.box(self.follows).read_table(part, ["text"])
-        text = TextColumn.from_arrow(documents["text"])
-        if context.backend == "gpu":
-            from gpu_curate.backend import on_device
-
-            stats, how = on_device(_stats, text)
-        else:
-            stats, how = _stats(text), "cpu"
+        config = context.config
+        path = context.box(self.follows).verified(part, ".parquet")
+        stats, how = compute(context, path, lambda text: dict(text_stats(text).items()))
         columns: dict[str, Any] = dict(scores(stats))
-        if context.config.language.model is not None:
-            label, score = _languages(context.config, documents["text"].to_pylist())
-            columns["language"], columns["language_score"] = label, score
+        n = len(columns["chars"])
+        if config.language.model is not None:
+            texts = pq.read_table(path, columns=["text"], use_threads=False)["text"].to_pylist()
+            columns["language"], columns["language_score"] = _languages(config, texts)
         box = context.box(self.name)
-        path = box.path(part, ".parquet")
-        write_table(path, pa.table(columns), use_dictionary=["language"] if "language" in columns else False)
-        facts = {"documents": len(text), "bytes": text.nbytes, "backend": how, "chars": int(columns["chars"].sum())}
+        out = box.path(part, ".parquet")
+        write_table(out, pa.table(columns), use_dictionary=["language"] if "language" in columns else False)
+        nbytes = context.box(self.follows).receipt(part)["bytes"]  # type: ignore[index]
+        facts = {"documents": n, "bytes": nbytes, "backend": how, "chars": int(columns["chars"].sum())}
         if "language" in columns:
             facts["languages"] = dict(Counter(columns["language"].to_pylist()))
-        return box.commit(part, [path], {**facts, **watch.facts()})
-
-
-def _stats(text: TextColumn) -> Any:
-    from gpu_curate.backend import to_host
-    from gpu_curate.ops.text_stats import text_stats
-
-    return {name: to_host(values) for name, values in text_stats(text).items()}
+        return box.commit(part, [out], {**facts, **watch.facts()})
 
 
 def _languages(config: Config, texts: list[str]) -> tuple[pa.Array, Any]:

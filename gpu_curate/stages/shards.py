@@ -17,6 +17,7 @@ The bytes are the same, since the order is a function of the keys alone.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -91,13 +92,18 @@ class Shards(Stage):
             raise FatalError(
                 f"shard {part}: token id {int(tokens.max())} is not below the vocabulary of {info['vocab_size']}"
             )
-        box = context.box(self.name)
-        prefix = SPLITS[task["split"]]
-        path = box.folder / f"{prefix}_{task['number']:06d}{FORMATS[context.config.shards.format].suffix}"
+        box, shard_format = context.box(self.name), FORMATS[context.config.shards.format]
+        path = box.folder / f"{SPLITS[task['split']]}_{task['number']:06d}{shard_format.suffix}"
         with publish(path) as temp:
-            digest = FORMATS[context.config.shards.format].write(temp, tokens)
+            digest = shard_format.write(temp, tokens)
+        paths = [path]
+        index = shard_format.index(tokens, info["eot_id"])
+        if index is not None:
+            paths.append(path.with_suffix(shard_format.index_suffix or ""))
+            with publish(paths[1]) as temp:
+                temp.write_bytes(index)
         facts = {"split": task["split"], "tokens": len(tokens), "sha256": digest, "bytes": path.stat().st_size}
-        return box.commit(part, [path], {**facts, "backend": "cpu", **watch.facts()})
+        return box.commit(part, paths, {**facts, "backend": "cpu", **watch.facts()})
 
     def _is_whole(self, context: Context) -> bool:
         box = context.box(self.name)
@@ -161,6 +167,17 @@ def _tokens_info(context: Context) -> dict[str, Any]:
     raise FatalError("tokens: no partition")
 
 
+def _fate(context: Context) -> str:
+    """What became of the documents when none was kept."""
+    documents = [context.box("documents").receipt(p) or {} for p in context.box("documents").parts()]
+    rejected = sum(sum(r.get("rejected", {}).values()) for r in documents)
+    dropped: Counter[str] = Counter()
+    for part in context.box("decisions").parts():
+        dropped.update((context.box("decisions").receipt(part) or {})["by_reason"]["documents"])
+    told = [f"{sum(dropped.values())} were read", *(f"{reason} dropped {n}" for reason, n in dropped.most_common())]
+    return ", ".join(told + ([f"{rejected} rejected"] if rejected else []))
+
+
 class _Layout:
     """Which documents go where: the two streams, in order."""
 
@@ -173,7 +190,7 @@ class _Layout:
         kept = {name: values[order] for name, values in kept.items()}
         total = int(kept["tokens"].sum())
         if len(kept["key"]) == 0:
-            raise FatalError("no document was kept", "see the reasons above; nothing was written to shards")
+            raise FatalError(f"no document was kept: {_fate(context)}", "no shard was written")
         held, self.facts = _split(config, kept, total, self._train_only())
         train = {name: values[~held] for name, values in kept.items()}
         train, mixture = _mix(config, train)
@@ -199,6 +216,7 @@ class _Layout:
         numbers = {s.name: i for i, s in enumerate(config.sources)}
         seed = np.uint64(config.shards.shuffle_seed)
         for number, part in enumerate(parts):
+            self.context.box("tokens").verified(part, ".bin")  # once here, not by every shard that reads a part of it
             table = self.context.box("decisions").read_table(part, ["doc_id", "keep"])
             keep = table["keep"].to_numpy()
             lo, nbytes = self.context.box("signatures").columns(part, "content_lo", "bytes")

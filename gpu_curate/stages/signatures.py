@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from gpu_curate.config import Config, Fuzzy
 from gpu_curate.document import TextColumn
@@ -45,60 +46,75 @@ class Signatures(Stage):
         return ("xxhash",)
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+        from gpu_curate.backend import compute
+        from gpu_curate.ops.bands import band_hashes
+
         watch = Stopwatch()
-        documents = context.box(self.follows).read_table(part, ["text", "source", "group"])
-        text = TextColumn.from_arrow(documents["text"])
-        scope_N = scope_keys(documents, context.config.dedup.fuzzy)
-        if context.backend == "gpu":
-            from gpu_curate.backend import on_device
-
-            columns, how = on_device(hash_documents, text, context.config.dedup.fuzzy, scope_N)
-        else:
-            columns, how = hash_documents(text, context.config.dedup.fuzzy, scope_N), "cpu"
+        fuzzy = context.config.dedup.fuzzy
+        documents = context.box(self.follows)
+        path = documents.verified(part, ".parquet")
+        scope_N = scope_keys(pq.read_table(path, columns=["source", "group"], use_threads=False), fuzzy)
+        made, how = compute(context, path, lambda text: hash_documents(text, fuzzy, bands=not scope_N.any()))
+        columns: dict[str, Any] = {
+            "content_hi": made["content"][:, 0],
+            "content_lo": made["content"][:, 1],
+            "bytes": made["bytes"],
+            "scope": scope_N,
+        }
+        if fuzzy is not None:
+            columns["n_shingles"] = made["n_shingles"]
+            bands_NB = made.get("bands")
+            if bands_NB is None:
+                bands_NB = band_hashes(made["signature"], band_spec(fuzzy), scope_N).T
+            columns.update((band_column(b), bands_NB[:, b]) for b in range(fuzzy.num_bands))
+            if fuzzy.verify == "signature":
+                columns["signature"] = _fixed_width(made["signature"])
         box = context.box(self.name)
-        path = box.path(part, ".parquet")
-        write_table(path, pa.table(columns), use_dictionary=False)
-        facts = {"documents": len(text), "bytes": text.nbytes, "backend": how}
-        return box.commit(part, [path], {**facts, **watch.facts()})
+        out = box.path(part, ".parquet")
+        write_table(out, pa.table({n: _column(c) for n, c in columns.items()}), use_dictionary=False)
+        facts = {"documents": len(scope_N), "bytes": int(made["bytes"].sum()), "backend": how}
+        return box.commit(part, [out], {**facts, **watch.facts()})
 
 
-def hash_documents(text: TextColumn, fuzzy: Fuzzy | None, scope_N: np.ndarray) -> dict[str, Any]:
-    """Every column of signatures/, computed where `text` lives.
+def hash_documents(text: TextColumn, fuzzy: Fuzzy | None, bands: bool) -> dict[str, Any]:
+    """Hashes of every document, computed where `text` lives.
 
     Args:
         text: N documents.
-        fuzzy: None leaves out the bands.
-        scope_N: uint64 key of each document's group, 0 for global.
+        fuzzy: None leaves out the signature.
+        bands: hash the bands here, for `scope: global`.
     Returns:
-        column name → host array of N.
+        content uint64 (N, 2), bytes int64; with `fuzzy` n_shingles int64, and bands uint64 (N, B) or signature
+        uint32 (N, H), both with `verify: signature`.
     """
-    from gpu_curate.backend import to_host
-    from gpu_curate.ops.bands import BandSpec, band_hashes
+    from gpu_curate.ops.bands import band_hashes
     from gpu_curate.ops.content_hash import content_hash
     from gpu_curate.ops.minhash import signatures
 
-    content_N2 = to_host(content_hash(text))
-    offsets = to_host(text.offsets)
-    columns: dict[str, Any] = {
-        "content_hi": np.ascontiguousarray(content_N2[:, 0]),
-        "content_lo": np.ascontiguousarray(content_N2[:, 1]),
-        "bytes": np.diff(offsets),
-        "scope": scope_N,
-    }
+    made = {"content": content_hash(text), "bytes": text.offsets[1:] - text.offsets[:-1]}
     if fuzzy is None:
-        return columns
-    sig_NH, n_shingles = signatures(text, minhash_spec(fuzzy))
-    spec = BandSpec(num_bands=fuzzy.num_bands, rows_per_band=fuzzy.rows_per_band)
-    bands_BN = to_host(band_hashes(sig_NH, spec, scope_N=None if not scope_N.any() else scope_N))
-    columns["n_shingles"] = to_host(n_shingles)
-    columns.update((band_column(b), bands_BN[b]) for b in range(fuzzy.num_bands))
-    if fuzzy.verify == "signature":
-        rows = np.ascontiguousarray(to_host(sig_NH))
-        width = rows.shape[1] * 4
-        columns["signature"] = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(width), len(rows), [None, pa.py_buffer(rows)]
-        )
-    return columns
+        return made
+    sig_NH, made["n_shingles"] = signatures(text, minhash_spec(fuzzy))
+    if bands:
+        made["bands"] = band_hashes(sig_NH, band_spec(fuzzy)).T
+    if not bands or fuzzy.verify == "signature":
+        made["signature"] = sig_NH
+    return made
+
+
+def _column(values: Any) -> Any:
+    return np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values
+
+
+def _fixed_width(sig_NH: np.ndarray) -> pa.Array:
+    rows = np.ascontiguousarray(sig_NH)
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1] * 4), len(rows), [None, pa.py_buffer(rows)])
+
+
+def band_spec(fuzzy: Fuzzy) -> Any:
+    from gpu_curate.ops.bands import BandSpec
+
+    return BandSpec(num_bands=fuzzy.num_bands, rows_per_band=fuzzy.rows_per_band)
 
 
 def minhash_spec(fuzzy: Fuzzy) -> Any:
