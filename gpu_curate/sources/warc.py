@@ -1,0 +1,260 @@
+"""Common Crawl and other web archives: WARC, WET and ARC files as documents."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import xxhash
+
+from gpu_curate.config import WarcSource
+from gpu_curate.errors import ConfigError, InputError
+from gpu_curate.sources import Record, Reject, Skip, Split
+from gpu_curate.sources import http as web
+from gpu_curate.sources.archive import ArchiveRecord, Broken, records
+from gpu_curate.sources.files import open_raw, open_stream, stem
+from gpu_curate.text.html import Extraction, Limits, decode
+from gpu_curate.text.html_process import page_text_guarded
+
+_HEAD_BYTES = 64 << 10  # of a response, wherein its HTTP header must end
+_HTML = {"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"}
+_KINDS = {"warcinfo", "request", "metadata", "revisit", "resource", "continuation", "conversion", "response"}
+_MEDIA = {"application", "audio", "font", "image", "message", "model", "multipart", "text", "video"}
+_LOOKS_HTML = re.compile(
+    rb"\s*(?:<!--.{0,400}?-->\s*)?<(?:!doctype html|html|head|title|body|meta|script)\b", re.I | re.S
+)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(\[[^\]/?#]*\]|[^/?#:]*)(?::(\d*))?([^#]*)")
+_CRAWL = re.compile(rb"^isPartOf:[ \t]*([^\r\n]{1,200})", re.IGNORECASE | re.MULTILINE)
+_CONTROLS = bytes(c for c in range(32) if c not in b"\t\n\f\r\x1b")  # no text begins with many of them
+HEAD_BYTES = 200  # of a rejected record
+
+
+class Content(NamedTuple):
+    """The body of a record that may be a document."""
+
+    url: str
+    host: str
+    body: bytes
+    html: bool
+    charset: str | None  # as the header says
+
+
+class WarcReader:
+    """Reads .warc, .wet and .arc files: HTML and plain-text responses with status 200, and WET's conversion records.
+
+    Columns: url, domain (host name), date (as in the archive), record_id, charset, dump (the crawl, from the file's
+    warcinfo) and truncated (the crawler's reason for cutting the page, where there is one).
+
+    A row is the number of the record in its file, whatever its kind; bytes that are no record count as one. Everything
+    that is not a document is a Skip under its own reason: warc_request, warc_metadata, warc_revisit, http_status_4xx,
+    content_type_image, url_blocklist, domain_blocklist, no_text, ... What is broken is a Reject: a bad record header (a
+    bad line in a good header too, though its record is read), a page beyond a limit, the record at which a file is cut.
+
+    A file is read by one worker: compressed archives have no index, and a crawl has thousands of files.
+    Memory: 2 x max_html_bytes, and 8 bytes per line of a blocklist.
+    """
+
+    suffixes: tuple[str, ...] = (".warc", ".wet", ".arc")
+
+    def __init__(self, source: WarcSource):
+        """
+        Raises:
+            ConfigError: a blocklist is missing.
+        """
+        self.source = source
+        limits = Limits(source.max_html_bytes, source.max_html_depth, source.max_html_elements)
+        self._how = Extraction(source.extractor, source.favor, source.fallback, limits)
+        for key in ("url_blocklist", "domain_blocklist"):
+            for path in getattr(source, key):
+                if not os.path.isfile(path):
+                    raise ConfigError(f"source {source.name}: {key}: {path}: no such file")
+
+    def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
+        # text per byte of file, measured on Common Crawl: 1 GB of .warc.gz gives some 100 MB, .wet.gz is text alone
+        plain = stem(path) == os.path.basename(path).lower()
+        ratio = (1.0 if plain else 2.6) if stem(path).endswith(".wet") else (0.03 if plain else 0.1)
+        return [Split(path, 0, -1, 0, int(size * ratio))]
+
+    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+        urls = _blocklist(tuple(self.source.url_blocklist), _url_key)
+        domains = _blocklist(tuple(self.source.domain_blocklist), _domain_key)
+        dump = None
+        with open_raw(split.path, self.source.storage_options) as raw:
+            for row, record in enumerate(records(raw), split.first_row):
+                if isinstance(record, Broken):
+                    yield Reject(row, *record)
+                    continue
+                for line in record.bad_lines:
+                    yield Reject(
+                        None, record.offset, "bad line in a record header (the record is read)", line[:HEAD_BYTES]
+                    )
+                kind = record.fields.get("warc-type", "").lower()
+                content: Content | Skip | InputError
+                if kind == "warcinfo":
+                    found = _CRAWL.search(record.read(64 << 10))
+                    dump = found[1].decode("utf-8", "replace").strip() if found else dump
+                    content = Skip("warc_warcinfo")
+                elif kind not in ("response", "conversion"):
+                    content = Skip(f"warc_{kind}" if kind in _KINDS else "warc_unknown_type")
+                else:
+                    content = self._content(record, kind, urls, domains)
+                broken = record.finish()
+                if broken is not None:
+                    yield Reject(row, *broken)
+                elif isinstance(content, Skip):
+                    yield content
+                elif isinstance(content, InputError):
+                    yield Reject(row, record.offset, content.message, record.head[:HEAD_BYTES])
+                else:
+                    yield self._document(row, record, content, dump)
+
+    def _content(
+        self, record: ArchiveRecord, kind: str, urls: Blocklist, domains: Blocklist
+    ) -> Content | Skip | InputError:
+        """The body of a record that may be a document, or why it is none."""
+        url = record.fields.get("warc-target-uri", "").strip("<>")
+        host = _host(url)
+        if len(urls) and _url_key(url) in urls:
+            return Skip("url_blocklist")
+        if len(domains) and any(parent in domains for parent in _parents(host)):
+            return Skip("domain_blocklist")
+        limit = self.source.max_html_bytes
+        if kind == "conversion":
+            head = web.parse_head(
+                b"HTTP/1.1 200\nContent-Type: " + record.fields.get("content-type", "").encode() + b"\n\n"
+            )
+            block = b""
+        else:
+            block = record.read(_HEAD_BYTES)
+            head = web.parse_head(block)
+        if head is None:
+            return Skip("not_http")
+        if head.status != 200:
+            return Skip(f"http_status_{head.status // 100}xx")
+        media = head.media_type or record.fields.get("warc-identified-payload-type", "").lower()
+        html = media in _HTML
+        if not html and media not in ("", "text/plain"):
+            top = media.partition("/")[0]
+            return Skip(f"content_type_{top if top in _MEDIA else 'other'}")
+        # an encoded body is no longer than the decoded one, but for the sizes of chunks
+        if record.length > limit + (1 << 20):
+            return InputError(f"body larger than max_html_bytes={limit}")
+        body = block[head.size if block else 0 :] + record.read(record.length)
+        try:
+            body = web.decode_body(body, head, limit)
+        except InputError as e:
+            return e
+        if not media:
+            html = _LOOKS_HTML.match(body) is not None
+            if not html:
+                return Skip("content_type_missing")
+        if _is_binary(body):
+            return Skip("binary_content")
+        return Content(url, host, body, html, head.charset)
+
+    def _document(self, row: int, record: ArchiveRecord, content: Content, dump: str | None) -> Record | Reject | Skip:
+        if content.html:
+            try:
+                text, charset = page_text_guarded(content.body, content.charset, self._how, self.source.timeout_s)
+            except InputError as e:
+                return Reject(row, record.offset, e.message, record.head[:HEAD_BYTES])
+        else:
+            text, charset = decode(content.body, content.charset, html=False)
+        if not text.strip():
+            return Skip("no_text")
+        columns = {
+            "url": content.url,
+            "domain": content.host,
+            "date": record.fields.get("warc-date"),
+            "record_id": record.fields.get("warc-record-id", "").strip("<>") or None,
+            "charset": charset,
+            "dump": dump,
+            "truncated": record.fields.get("warc-truncated"),
+        }
+        return Record(row, text, columns)
+
+
+def _is_binary(body: bytes) -> bool:
+    """A PDF, an image or the like under a text type. UTF-16 with its byte order mark is text."""
+    sample = body[:1024]
+    if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return False
+    return sample.startswith(b"%PDF-") or 20 * (len(sample) - len(sample.translate(None, _CONTROLS))) > len(sample)
+
+
+# ------------------------------------------------------------------------------------------------------- blocklists
+
+
+class Blocklist:
+    """A set of strings by their 64-bit hashes: 8 bytes an entry, so that lists of millions fit in every worker.
+
+    A string that is not in a list of 10 million is taken for one of it with probability 5e-13.
+    """
+
+    def __init__(self, keys: Iterable[str]):
+        self._hashes = np.unique(np.fromiter((xxhash.xxh3_64_intdigest(k.encode()) for k in keys), np.uint64))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __contains__(self, key: str) -> bool:
+        wanted = np.uint64(xxhash.xxh3_64_intdigest(key.encode()))
+        i = int(np.searchsorted(self._hashes, wanted))
+        return i < len(self._hashes) and bool(self._hashes[i] == wanted)
+
+
+@functools.lru_cache(maxsize=8)
+def _blocklist(paths: tuple[str, ...], key: Callable[[str], str]) -> Blocklist:
+    """The entries of all files, one a line; blank lines and lines that begin with "#" are not entries."""
+
+    def keys() -> Iterator[str]:
+        for path in paths:
+            with open_stream(path) as f:
+                content = b"".join(iter(lambda f=f: f.read(1 << 20), b""))
+            for line in io.BytesIO(content):
+                entry = line.decode("utf-8", "replace").strip()
+                if entry and not entry.startswith("#") and (k := key(entry)):
+                    yield k
+
+    return Blocklist(keys())
+
+
+def _host(url: str) -> str:
+    """Host name of a URL in lower case and ASCII, without port; "" if there is none."""
+    match = _URL.match(url)
+    return _ascii_host(match[1]) if match else ""
+
+
+def _ascii_host(host: str) -> str:
+    host = host.lower().rstrip(".")
+    if not host.isascii():
+        with contextlib.suppress(UnicodeError):
+            host = host.encode("idna").decode("ascii")
+    return host
+
+
+def _parents(host: str) -> Iterator[str]:
+    """a.b.c, b.c, c"""
+    while host:
+        yield host
+        host = host.partition(".")[2]
+
+
+def _domain_key(entry: str) -> str:
+    host = _host(entry) if "://" in entry else re.split(r"[/:?#]", entry, maxsplit=1)[0]
+    return _ascii_host(host.removeprefix("*").lstrip("."))
+
+
+def _url_key(url: str) -> str:
+    """What two spellings of an address share: scheme, "www.", default port, fragment and last slash do not count."""
+    match = _URL.match(url if "://" in url else f"http://{url}")
+    if match is None:
+        return url
+    port = f":{match[2]}" if match[2] not in (None, "", "80", "443") else ""
+    return _ascii_host(match[1]).removeprefix("www.") + port + match[3].rstrip("/")

@@ -1,0 +1,410 @@
+"""HTML to text: which charset a page is in, whether a parser may be shown it, and the text of its main content.
+
+Pure functions: the same bytes give the same text, whatever was extracted before. `html_process` runs `page_text` in a
+process that can be killed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import re
+from importlib import resources
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from gpu_curate.errors import InputError
+
+# ---------------------------------------------------------------------------------------------------------- charset
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
+_PRESCAN = 16 << 10  # bytes searched for a declaration; the standard asks for 1,024, real heads are longer
+_META = re.compile(rb"<meta\b[^>]{0,1000}?\bcharset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
+_XML = re.compile(rb"\s*<\?xml\b[^>]{0,200}?\bencoding\s*=\s*[\"']([\w.:-]{2,40})[\"']", re.IGNORECASE)
+_ISO_2022_JP = re.compile(rb"\x1b(?:\$[@B]|\([BJI])")
+_CODE = re.compile(rb"<(script|style)\b", re.IGNORECASE)
+_TAG = re.compile(rb"<[^<>]*>")
+_SAMPLE_BYTES = 64 << 10  # of text; a detector has made up its mind long before
+
+
+@functools.cache
+def _encodings() -> tuple[dict[str, str], dict[str, str]]:
+    """charsets.tsv as label → name and name → Python codec."""
+    text = resources.files("gpu_curate.text").joinpath("charsets.tsv").read_text(encoding="utf-8")
+    labels, python = {}, {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, codec, more = line.split("\t")
+            python[name] = codec
+            labels |= dict.fromkeys([name, codecs.lookup(codec).name, *more.split()], name)
+    return labels, python
+
+
+def charset_name(label: str | None) -> str | None:
+    """The encoding that a charset label means on the web ("GB2312" is gb18030, "latin1" is windows-1252).
+
+    Returns: its WHATWG name; None if the label is unknown or names something that is no text encoding of the web.
+    Source: https://encoding.spec.whatwg.org, section 4.2.
+    """
+    label = (label or "").strip(" \t\r\n\f\"'").lower()
+    labels, _ = _encodings()
+    if label in labels:
+        return labels[label]
+    try:
+        return labels.get(codecs.lookup(label).name)
+    except (LookupError, ValueError):  # ValueError: a NUL in the label
+        return None
+
+
+def declared_charset(body: bytes) -> str | None:
+    """The charset that a page states in its head: `<?xml encoding=`, `<meta charset=` or the http-equiv form."""
+    head = body[:_PRESCAN]
+    first, *rest = head.split(b"<!--")  # what a comment declares does not count
+    found = _XML.match(head) or _META.search(first + b"".join(part.partition(b"-->")[2] for part in rest))
+    name = charset_name(found[1].decode("ascii", "replace")) if found else None
+    # the declaration could not be read as ASCII if the page really were UTF-16
+    return "utf-8" if name in ("utf-16le", "utf-16be") else name
+
+
+def _sample(body: bytes, html: bool) -> bytes:
+    """The start of the text without tags and code, which are ASCII and tell nothing about the encoding."""
+    if not html:
+        return body[:_SAMPLE_BYTES]
+    first, *rest = _CODE.split(body[: 4 * _SAMPLE_BYTES])
+    kept = [first]
+    for tag, part in zip(rest[::2], rest[1::2], strict=True):
+        end = part.lower().find(b"</" + tag.lower())
+        if end >= 0:
+            kept.append(part[end:])
+    return _TAG.sub(b" ", b"".join(kept))[:_SAMPLE_BYTES]
+
+
+def detect_charset(body: bytes, html: bool = True) -> str:
+    """The likeliest legacy encoding of text that is not UTF-8: the detector of Firefox (chardetng), never UTF-8."""
+    from chardetng_py import EncodingDetector
+
+    sample = _sample(body, html)
+    detector = EncodingDetector()
+    detector.feed(sample, last=len(sample) < _SAMPLE_BYTES)
+    return charset_name(detector.guess(tld=None, allow_utf8=False)) or "windows-1252"
+
+
+def decode(body: bytes, http_charset: str | None = None, html: bool = True) -> tuple[str, str]:
+    """Bytes of a page to text, without mojibake.
+
+    A label is a claim, the bytes are the evidence: servers send `iso-8859-1` for everything and templates are copied
+    with their `<meta>`. In order: a byte order mark; UTF-8 if the bytes are (text in a legacy encoding practically never
+    is); the HTTP header, then the page's own declaration, each if the bytes agree; the detector.
+
+    Args:
+        body: the HTTP body after its transfer and content encodings are undone, any length.
+        http_charset: label from the Content-Type header.
+        html: look for `<meta>`, and ignore tags when detecting.
+    Returns:
+        text, and the WHATWG name of the encoding. Bytes that the encoding does not have became U+FFFD.
+    """
+    for bom, name in _BOMS:
+        if body.startswith(bom):
+            return _decode(body[len(bom) :], name), name
+    http = charset_name(http_charset)
+    if http in ("utf-16le", "utf-16be") and body.count(0, 0, 200) > 20:
+        return _decode(body, http), http
+    if b"\x1b" in body and _ISO_2022_JP.search(body) and body.isascii():
+        return _decode(body, "iso-2022-jp"), "iso-2022-jp"
+    try:
+        return body.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        pass
+    text = body.decode("utf-8", "replace")
+    # UTF-8 that was cut, or patched with a few foreign bytes: valid sequences outnumber the bad ones by far
+    meta = declared_charset(body) if html else None
+    damaged, continued = text.count("\ufffd"), len(body) - len(text)
+    if continued > (4 if "utf-8" in (http, meta) else 20) * damaged:
+        return text, "utf-8"
+    claims = [c for c in dict.fromkeys((http, meta)) if c and not c.startswith("utf-")]
+    detected = None
+    if len(claims) == 2:
+        detected = detect_charset(body, html)
+        claims.sort(key=lambda c: c != detected)
+    for name in claims:
+        # windows-1252 is what is claimed when nobody thought about it: other letters than Western ones disprove it
+        if name == "windows-1252" and not _western(body, html):
+            continue
+        text = _decode(body, name)
+        if text.count("\ufffd") <= 2 + _above_ascii(body) // 50:
+            return text, name
+    name = detected or detect_charset(body, html)
+    return _decode(body, name), name
+
+
+def _decode(body: bytes, name: str) -> str:
+    if name == "windows-1252":
+        # the standard maps the five bytes that Python's cp1252 lacks to C1 controls; as text they are nothing
+        return body.translate(None, b"\x81\x8d\x8f\x90\x9d").decode("cp1252")
+    text = body.decode(_encodings()[1][name], "replace")
+    if name == "euc-jp" and "\ufffd" in text:  # rows that only the larger set has (circled digits, units)
+        wider = body.decode("euc_jis_2004", "replace")
+        return wider if wider.count("\ufffd") < text.count("\ufffd") else text
+    return text
+
+
+def _above_ascii(body: bytes) -> int:
+    return len(body.translate(None, bytes(range(128))))
+
+
+def _western(body: bytes, html: bool) -> bool:
+    """Fewer than two in five letters are above ASCII, as in every language that windows-1252 was made for."""
+    sample = _sample(body, html)
+    foreign = _above_ascii(sample)
+    letters = len(sample.translate(None, bytes(c for c in range(128) if not chr(c).isalpha())))
+    return foreign < 0.4 * letters or not foreign
+
+
+# ----------------------------------------------------------------------------------------------------------- limits
+
+
+class Limits(NamedTuple):
+    """What a page may be before a parser sees it. All of them are decided by counting, so they are the same anywhere."""
+
+    max_bytes: int = 4 << 20  # of the decoded page in UTF-8
+    max_depth: int = 250  # nested elements; libxml2 gives up at 256 and loses the page
+    max_elements: int = 30_000  # start tags
+
+
+# Inline elements of one block. trafilatura strips their tags, lxml then walks the text nodes once per node: 5,000 take
+# 1.3 s, 10,000 take 8 s, 20,000 take 40 s.
+MAX_INLINE_RUN = 5_000
+
+_VOID = b"area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr".split()
+_OPTIONAL = b"p li dt dd option optgroup tr td th thead tbody tfoot colgroup rt rp".split()
+_RAW = b"script style textarea title xmp iframe noembed noframes".split()
+_INLINE = (
+    b"a abbr acronym b bdi bdo big cite code del dfn em font i ins kbd label mark q s samp small span strike strong sub "
+    b"sup time tt u var"
+).split()
+
+
+def _hash(name: bytes) -> int:
+    h = 0
+    for c in name.lower():
+        h = (h * 131 + c) & 0xFFFFFFFFFFFFFFFF
+    return h
+
+
+_KINDS = dict.fromkeys(map(_hash, _INLINE), 2)
+_KINDS |= dict.fromkeys(map(_hash, _OPTIONAL), 1)
+_KINDS |= dict.fromkeys(map(_hash, _RAW), 4)
+_KINDS |= {_hash(name): _KINDS.get(_hash(name), 0) | 8 for name in _VOID}
+_KIND_H = np.array(sorted(_KINDS), np.uint64)
+_KIND = np.array([_KINDS[h] for h in sorted(_KINDS)], np.uint8)
+
+
+@njit(nogil=True, cache=True)
+def _scan(b, max_depth, known, kind_of):  # type: ignore[no-untyped-def]
+    """Elements, greatest depth and longest inline run, in one pass; stops where max_depth is passed."""
+    n = len(b)
+    names = np.zeros(max_depth + 1, np.uint64)
+    kinds = np.zeros(max_depth + 1, np.uint8)  # bits: 1 end tag is optional, 2 inline, 4 raw text, 8 void
+    runs = np.zeros(max_depth + 2, np.int64)  # inline elements since the block at this depth was opened
+    depth = deepest = elements = longest = 0
+    i = 0
+    while i < n:
+        if b[i] != 60:  # <
+            i += 1
+            continue
+        i += 1
+        if i >= n:
+            break
+        c = b[i]
+        if c == 33 and i + 2 < n and b[i + 1] == 45 and b[i + 2] == 45:  # <!-- up to -->, or <!--> at once
+            i += 1
+            while i + 2 < n and not (b[i] == 45 and b[i + 1] == 45 and b[i + 2] == 62):
+                i += 1
+            i += 3
+            continue
+        closing = c == 47
+        if closing:
+            i += 1
+            c = b[i] if i < n else np.uint8(0)
+        if not (97 <= (c | 32) <= 122):
+            if closing or c == 33 or c == 63:  # </ <! <? up to >
+                while i < n and b[i] != 62:
+                    i += 1
+            continue  # anything else is a lone "<"
+        h = np.uint64(0)
+        while i < n and b[i] > 32 and b[i] != 62 and b[i] != 47:
+            c = b[i]
+            h = h * np.uint64(131) + np.uint64(c | 32 if 65 <= c <= 90 else c)
+            i += 1
+        selfclosing = False
+        while i < n and b[i] != 62:  # attributes: a quoted value may hold ">"
+            c = b[i]
+            selfclosing = c == 47
+            if c == 61:  # =
+                i += 1
+                while i < n and (b[i] == 32 or 9 <= b[i] <= 13):
+                    i += 1
+                if i < n and (b[i] == 34 or b[i] == 39):
+                    quote = b[i]
+                    i += 1
+                    while i < n and b[i] != quote:
+                        i += 1
+                elif i < n and b[i] == 62:
+                    break
+            i += 1
+        i += 1
+        if closing:
+            k = depth - 1
+            while k >= 0 and names[k] != h:
+                k -= 1
+            if k >= 0:
+                while depth > k:  # what an inline element leaves behind still counts in its block
+                    depth -= 1
+                    if kinds[depth] == 2:
+                        runs[depth] += runs[depth + 1]
+                        longest = max(longest, runs[depth])
+            continue
+        elements += 1
+        low, high = 0, len(known)
+        while low < high:
+            middle = (low + high) // 2
+            if known[middle] < h:
+                low = middle + 1
+            else:
+                high = middle
+        kind = kind_of[low] if low < len(known) and known[low] == h else np.uint8(0)
+        if kind & 2:
+            runs[depth] += 1
+            longest = max(longest, runs[depth])
+        if kind & 8:
+            continue
+        if kind & 4:
+            if not selfclosing:  # text up to </name
+                while i < n:
+                    if b[i] == 60 and i + 1 < n and b[i + 1] == 47:
+                        k, g = i + 2, np.uint64(0)
+                        while k < n and (97 <= (b[k] | 32) <= 122):
+                            g = g * np.uint64(131) + np.uint64(b[k] | 32)
+                            k += 1
+                        if g == h:
+                            break
+                    i += 1
+            continue
+        if kind == 1:
+            k = depth - 1
+            while k >= 0 and kinds[k] == 1 and names[k] != h:
+                k -= 1
+            if k >= 0 and kinds[k] == 1:  # <li> ends the <li> before it
+                depth = k
+        if depth >= max_depth:
+            return elements, depth + 1, longest
+        names[depth], kinds[depth] = h, kind
+        depth += 1
+        deepest = max(deepest, depth)
+        runs[depth] = 0
+    return elements, deepest, longest
+
+
+def scan(html: bytes, max_depth: int) -> tuple[int, int, int]:
+    """Start tags, greatest nesting, and most inline elements in one block, counted without building a tree.
+
+    Knows void elements, optional end tags (`<li>`, `<p>`, `<td>`, ...), comments, quoted attributes, and that `<script>`
+    holds no tags. Bounded: linear, but for an end tag that looks for its start tag among at most `max_depth` open ones.
+
+    Returns: (elements, depth, inline run). A page deeper than `max_depth` gives depth = max_depth + 1 and the counts
+        up to there.
+    """
+    if not html:
+        return 0, 0, 0
+    return tuple(int(x) for x in _scan(np.frombuffer(html, np.uint8), max_depth, _KIND_H, _KIND))  # type: ignore[return-value]
+
+
+# ------------------------------------------------------------------------------------------------------- extraction
+
+
+class Extraction(NamedTuple):
+    """How pages become text."""
+
+    extractor: Literal["trafilatura", "resiliparse"] = "trafilatura"
+    favor: Literal["precision", "balanced", "recall"] = "precision"  # trafilatura only
+    fallback: bool = True  # trafilatura only: try readability and jusText where its own rules find little
+    limits: Limits = Limits()
+
+
+DEFAULT = Extraction()
+
+
+class Page(NamedTuple):
+    text: str  # empty: nothing worth keeping was found
+    charset: str
+
+
+def page_text(body: bytes, http_charset: str | None = None, how: Extraction = DEFAULT) -> Page:
+    """The main text of an HTML page.
+
+    Args:
+        body: the page as sent, any charset. An empty one gives an empty text.
+        http_charset: charset of the Content-Type header.
+    Raises:
+        InputError: the page passes a limit, or the library failed on it; the message is the reason.
+    """
+    html, charset = decode(body, http_charset)
+    check(html.encode("utf-8", "replace"), how)
+    return Page(extract(html, how), charset)
+
+
+def check(html: bytes, how: Extraction) -> None:
+    """Refuse a page that a parser could choke on.
+
+    Raises:
+        InputError: says which limit.
+    """
+    max_bytes, max_depth, max_elements = how.limits
+    if len(html) > max_bytes:
+        raise InputError(f"html larger than max_html_bytes={max_bytes}")
+    elements, depth, run = scan(html, max_depth)
+    if elements > max_elements:
+        raise InputError(f"html has more elements than max_html_elements={max_elements}")
+    if depth > max_depth:
+        raise InputError(f"html nested deeper than max_html_depth={max_depth}")
+    if run > MAX_INLINE_RUN and how.extractor == "trafilatura":
+        raise InputError(f"html has more than {MAX_INLINE_RUN} inline elements in one block")
+
+
+_HTML_TAG = re.compile(r"<\s*(?:html|body|!doctype)\b", re.IGNORECASE)
+
+
+def extract(html: str, how: Extraction) -> str:
+    """The main text of decoded HTML, by the library that `how` names. No limits are checked here.
+
+    trafilatura: comments, images, links and metadata are left out, tables are kept, nothing is deduplicated (its
+    `deduplicate` remembers earlier pages, so the text would depend on the order they came in).
+    resiliparse: main content, without alternative texts, as DCLM (arXiv:2406.11794, section 3.3) ran it.
+
+    Source: FineWeb, arXiv:2406.17557, section 3.1 (trafilatura, precision).
+    Deviates: FineWeb had `deduplicate` on.
+    Raises:
+        InputError: the library failed on the page.
+    """
+    try:
+        if how.extractor == "resiliparse":
+            from resiliparse.extract.html2text import extract_plain_text
+
+            return extract_plain_text(html, main_content=True, alt_texts=False).strip()
+        import trafilatura
+
+        if not _HTML_TAG.search(html, 0, 4096):
+            html = f"<html><body>{html}</body></html>"  # trafilatura takes a page without any of these for no page
+        text = trafilatura.extract(
+            html,
+            fast=not how.fallback,
+            favor_precision=how.favor == "precision",
+            favor_recall=how.favor == "recall",
+            include_comments=False,
+            deduplicate=False,
+        )
+    except Exception as e:  # whatever the library cannot stand (RecursionError, lxml's own errors) is about this page
+        raise InputError(f"{how.extractor} failed: {type(e).__name__}") from e
+    return text or ""
