@@ -54,6 +54,7 @@ PAD = 2 * BLOCK + 2  # a block may start at the document's end; its loads reach 
 
 KA, KB, KC = U64(0x9E3779B97F4A7C15), U64(0xC2B2AE3D27D4EB4F), U64(0xD6E8FEB86659FD93)
 STEP = 16  # bytes that the hash takes at once
+HIGH_BITS = U64(0x8080808080808080)
 # masks of the first and the second 8 bytes of a step of 0..16 bytes
 MASK_0 = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(STEP + 1)], np.uint64)
 MASK_1 = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(STEP + 1)], np.uint64)
@@ -131,25 +132,26 @@ def below(bit):
 
 
 @njit
-def hash_bytes(chars, start, stop):
-    """The hash of a word or line: see the package."""
-    size = stop - start
-    h = U64(size)
-    while size > STEP:
-        u = (load_u64(chars, start) ^ h) * KA
-        u ^= u >> U64(32)
-        v = load_u64(chars, start + 8) * KB
-        v ^= v >> U64(29)
-        h = (u + v) * KC
-        h ^= h >> U64(32)
-        start += STEP
-        size -= STEP
-    u = ((load_u64(chars, start) & MASK_0[size]) ^ h) * KA
+def mix(h, c0, c1):
+    """One step of the hash of a word or line: see the package."""
+    u = (c0 ^ h) * KA
     u ^= u >> U64(32)
-    v = (load_u64(chars, start + 8) & MASK_1[size]) * KB
+    v = c1 * KB
     v ^= v >> U64(29)
     h = (u + v) * KC
     return h ^ (h >> U64(32))
+
+
+@njit
+def hash_bytes(chars, start, stop):
+    """The hash of a word or line."""
+    size = stop - start
+    h = U64(size)
+    while size > STEP:
+        h = mix(h, load_u64(chars, start), load_u64(chars, start + 8))
+        start += STEP
+        size -= STEP
+    return mix(h, load_u64(chars, start) & MASK_0[size], load_u64(chars, start + 8) & MASK_1[size])
 
 
 @njit
@@ -263,11 +265,11 @@ def stripped_end(chars, start, end, stage1, stage2):
 
 @njit
 def write_bits(bits, base, positions, count):
-    """Append base + the numbers of the set bits to positions[count:]; up to 3 entries more are overwritten."""
+    """Append base + the numbers of the set bits to positions[count:]; up to 7 entries more are overwritten."""
     more = I64(popcount64(bits))
     at = count
     while at < count + more:
-        for _ in range(4):  # always four, so that there is little to mispredict
+        for _ in range(8):  # always eight, so that there is little to mispredict
             positions[at] = base + I64(ctz64(bits))
             bits &= bits - ONE
             at += 1
@@ -275,21 +277,20 @@ def write_bits(bits, base, positions, count):
 
 
 @njit
-def scan(chars, start, end, stage1, stage2, out, d, starts, ends, line_hash, line_chars, part_hash, part_chars):
+def scan(chars, start, end, stage1, stage2, out, d, bounds, line_hash, line_chars, part_hash, part_chars):
     """Everything but the comparisons of words and lines: fills out[:, d] but for those.
 
-    Positions are relative to the document. Writes the bounds of words to starts, ends; hash and characters of the lines
+    Writes start, end, start, end ... of the words, relative to the document, to bounds; hash and characters of the lines
     with a word to line_hash, line_chars, and of paragraphs to part_hash, part_chars.
-    Returns: numbers of words, such lines, paragraphs; and whether the document is all ASCII.
+    Returns: numbers of words, such lines, paragraphs.
     """
     n = end - start
     last_word_end = stripped_end(chars, start, end, stage1, stage2) - start
 
-    words = ended = I64(0)  # words that have started, words that have ended
+    n_bounds = I64(0)
     word_carry = ZERO  # the block before ended inside a word
     alphabetic_carry = solid_carry = ZERO  # ... which has had an ALPHABETIC, a non-SYMBOL character
     space_tail = ZERO  # bytes of this block that belong to a SPACE begun in the one before
-    any_high = ZERO
     n_chars = newlines = alphabetic_words = symbol_words = symbol_chars = word_chars = I64(0)
     hashes = ellipses = I64(0)
     ellipsis_free = I64(0)  # the next "..." starts here or later
@@ -330,7 +331,6 @@ def scan(chars, start, end, stage1, stage2, out, d, starts, ends, line_hash, lin
         hashes += I64(popcount64(hash64(chars, i) & valid))
 
         if (high | space_tail) != ZERO:
-            any_high |= high
             tails = continuation64(chars, i) & valid
             word &= ~space_tail
             space_tail = ZERO
@@ -358,12 +358,10 @@ def scan(chars, start, end, stage1, stage2, out, d, starts, ends, line_hash, lin
         word_chars += I64(popcount64(word & ~tails))
         before = (word << ONE) | word_carry
         word_carry = word >> U64(BLOCK - 1)
-        end_bits = ~word & before
-        started = words
-        start_bits = word & ~before
-        words = write_bits(start_bits, base, starts, words)
-        first_end = ended
-        ended = write_bits(end_bits, base, ends, ended)
+        start_bits, end_bits = word & ~before, ~word & before
+        ended = n_bounds >> 1  # words that ended, and that started, before this block
+        started = n_bounds - ended
+        n_bounds = write_bits(word ^ before, base, bounds, n_bounds)
 
         # word + marks carries out of every word with a mark into the bit that ends it
         total = word + letter
@@ -382,15 +380,14 @@ def scan(chars, start, end, stage1, stage2, out, d, starts, ends, line_hash, lin
             bit = I64(ctz64(symbols))
             symbols &= symbols - ONE
             symbol_words += 1
-            first = starts[first_end + I64(popcount64(end_bits & below(bit)))]
+            first = bounds[2 * (ended + I64(popcount64(end_bits & below(bit))))]
             symbol_chars += count_chars(chars, start + first, i + bit)
 
-        if (
-            ended > first_end and ends[first_end] - starts[first_end] > C4_MAX_WORD_CHARS
-        ):  # only the first can be so long
-            size = count_chars(chars, start + starts[first_end], start + ends[first_end])
+        if end_bits != ZERO and bounds[2 * ended + 1] - bounds[2 * ended] > C4_MAX_WORD_CHARS:
+            # only the first word that ends in a block can be so long
+            size = count_chars(chars, start + bounds[2 * ended], start + bounds[2 * ended + 1])
             if size > C4_MAX_WORD_CHARS:
-                long_word_end = I64(ends[first_end])
+                long_word_end = I64(bounds[2 * ended + 1])
 
         while dots != ZERO:
             at = base + I64(ctz64(dots))
@@ -410,7 +407,7 @@ def scan(chars, start, end, stage1, stage2, out, d, starts, ends, line_hash, lin
             mask = ONE << bit
             if terminal & mask:
                 if sentence < 0:
-                    sentence = I64(starts[line_words])
+                    sentence = I64(bounds[2 * line_words])
                 if sentence_end >= 0 and at != sentence_end:
                     sentence = sentence_end
                     c = chars[start + sentence]  # before `at`, so inside the document
@@ -450,7 +447,7 @@ def scan(chars, start, end, stage1, stage2, out, d, starts, ends, line_hash, lin
                 n_words = line_words_end - line_words
                 h = hash_bytes(chars, start + line, start + at) if at > line else ZERO
                 if n_words > 0:
-                    first, last = start + starts[line_words], start + ends[line_words_end - 1]
+                    first, last = start + bounds[2 * line_words], start + bounds[2 * line_words_end - 1]
                     line_hash[nonblank] = h
                     line_chars[nonblank] = size
                     nonblank += 1
@@ -505,7 +502,7 @@ def scan(chars, start, end, stage1, stage2, out, d, starts, ends, line_hash, lin
                         parts += 1
                     part, part_lines, part_size, part_blank = ZERO, I64(0), I64(0), True
                 elif line_words_end > 0:
-                    first, last = max(line, I64(starts[0])), min(at, last_word_end)
+                    first, last = max(line, I64(bounds[0])), min(at, last_word_end)
                     if first < last:
                         if first > line or last < at:
                             h = hash_bytes(chars, start + first, start + last)
@@ -532,6 +529,7 @@ def scan(chars, start, end, stage1, stage2, out, d, starts, ends, line_hash, lin
         part_chars[parts] = part_size
         parts += 1
 
+    words = n_bounds >> 1
     out[CHARS, d] = n_chars
     out[NEWLINES, d] = newlines
     out[WORDS, d] = words
@@ -551,26 +549,36 @@ def scan(chars, start, end, stage1, stage2, out, d, starts, ends, line_hash, lin
         (kept_lines, kept_words, sentences_kept, lorem, braces, un_sentences, un_lorem, un_braces)
     ):
         out[C4 + k, d] = count
-    return words, nonblank, parts, any_high == ZERO
+    return words, nonblank, parts
 
 
 @njit
-def hash_words(chars, start, words, starts, ends, ascii_only, word, reach):
-    """Hash of every word, and the characters of the words up to it modulo 2^32. Returns a bit per stop word found."""
+def continuations_in(c):
+    """How many of the 8 bytes are 10xxxxxx."""
+    return popcount64(c & ~(c << ONE) & HIGH_BITS)
+
+
+@njit
+def hash_words(chars, start, words, bounds, word, reach):
+    """Hash of every word, and the characters of the words up to it modulo 2^32. Returns how many stop words occur."""
     stop = ZERO
     total = U32(0)
     reach[0] = total
     for k in range(words):
-        first, last = start + starts[k], start + ends[k]
-        h = hash_bytes(chars, first, last)
+        first, last = start + bounds[2 * k], start + bounds[2 * k + 1]
+        size = last - first
+        if size <= STEP:
+            c0 = load_u64(chars, first) & MASK_0[size]
+            c1 = load_u64(chars, first + 8) & MASK_1[size]
+            h = mix(U64(size), c0, c1)
+            total += U32(size) - U32(continuations_in(c0) + continuations_in(c1))
+        else:
+            h = hash_bytes(chars, first, last)
+            total += U32(count_chars(chars, first, last))
         word[k] = h
+        reach[k + 1] = total
         slot = (h * STOP_MULTIPLIER) >> U64(60)
         stop |= U64(STOP_SLOTS[slot] == h) << slot
-        if ascii_only:
-            total += U32(last - first)
-        else:
-            total += U32(count_chars(chars, first, last))
-        reach[k + 1] = total
     return I64(popcount64(stop))
 
 
@@ -593,7 +601,7 @@ def duplicates(hashes, chars, n, table):
     last = (ONE << (U64(64) - shift)) - ONE
     count = total = I64(0)
     for k in range(n):
-        slot = (hashes[k] * KB) >> shift
+        slot = hashes[k] >> shift
         while True:
             other = table[slot]
             if other == 0:
@@ -608,30 +616,52 @@ def duplicates(hashes, chars, n, table):
 
 
 @njit
-def ngrams(word, reach, words, n_chars, out, d, table, first, other, where, count):
+def likely_repeats(word, words, slots, seen, where):
+    """List in `where` the 2-grams that share a slot of `seen` with another: all that occur twice, and one in eight others.
+
+    Two passes without a branch; a table of the 2-grams themselves mispredicts at every other word.
+    """
+    bits = 6
+    while (1 << bits) < 8 * words:
+        bits += 1
+    shift = U64(64 - bits)
+    seen[: 1 << bits] = 0
+    for i in range(words - 1):
+        slot = I64((word[i] * KA + word[i + 1]) >> shift)
+        slots[i] = slot
+        seen[slot] += seen[slot] < 2
+    found = 0
+    for i in range(words - 1):
+        where[found] = i
+        found += seen[slots[i]] == 2
+    return found
+
+
+@njit
+def ngrams(word, reach, words, n_chars, out, d, table, seen, first, other, where, count):
     """Fills the n-gram rows of out[:, d].
 
-    first[i] is where the n-gram that starts at word i occurs first, count[first[i]] how often it occurs; `where` lists the
-    i whose n-gram occurs twice or more, in order. Only those can start a repeated (n+1)-gram.
+    `where` lists in order the words where an n-gram starts that may occur twice: for n = 2 `likely_repeats`, then those
+    where an (n-1)-gram starts that does. first[i] is where the n-gram of word i occurs first, count[first[i]] how often.
     """
     for row in range(LONGEST_REPEATED_NGRAM, C4):
         out[row, d] = 0
     for n in range(2, min(MAX_TOP_N, words) + 1):  # until one repeats, the commonest is the first
         out[TOP_NGRAM + n - 2, d] = I64(U32(reach[n] - reach[0])) + n - 1
-    candidates = words  # `where` is all words for n = 2
+    candidates = likely_repeats(word, words, other, seen, where)
     for n in range(2, MAX_N + 1):
         shift = clear(table, candidates)
         last = (ONE << (U64(64) - shift)) - ONE
         valid = 0
         for k in range(candidates):
-            i = k if n == 2 else I64(where[k])
+            i = I64(where[k])
             if i + n > words:
                 break
             valid += 1
-            # the (n-1)-gram by the word (n = 2) or by where it occurs first, and the n-th word
+            # an n-gram is its (n-1)-gram, by the word (n = 2) or by where that occurs first, and its last word
             head = word[i] if n == 2 else U64(first[i])
             tail = word[i + n - 1]
-            slot = ((head * KA + tail) * KB) >> shift
+            slot = (head * KA + tail) >> shift
             while True:
                 j = I64(table[slot]) - 1
                 if j < 0:
@@ -647,7 +677,7 @@ def ngrams(word, reach, words, n_chars, out, d, table, first, other, where, coun
         candidates = 0
         best, best_at = I64(1), I64(-1)
         for k in range(valid):
-            i = k if n == 2 else I64(where[k])
+            i = I64(where[k])
             times = I64(count[other[i]])
             where[candidates] = i
             candidates += times > 1
@@ -679,25 +709,26 @@ def documents(chars, offsets, stage1, stage2, out, at):
     longest = 0
     for d in range(len(offsets) - 1):
         longest = max(longest, offsets[d + 1] - offsets[d])
-    # every word and every line with a word takes two bytes, but the last; write_bits writes up to 3 beyond.
+    # Every word, and every line with a word, takes two bytes, but the last; write_bits writes up to 7 entries beyond.
     # What is not written to is never backed by memory.
     most = longest // 2 + 1 + BLOCK
-    starts, ends, where = np.empty(most, I32), np.empty(most, I32), np.empty(most, I32)
+    bounds, where = np.empty(2 * most, I32), np.empty(most, I32)
     first, other, count = np.empty(most, I32), np.empty(most, I32), np.empty(most, I32)
     word, reach = np.empty(most, U64), np.empty(most, U32)
     line_hash, line_chars = np.empty(most, U64), np.empty(most, I32)
     part_hash, part_chars = np.empty(most, U64), np.empty(most, I32)
-    table = np.empty(1 << 12, I32)
+    table, seen = np.empty(0, I32), np.empty(0, np.uint8)
     for d in range(len(offsets) - 1):
         start, end, column = offsets[d], offsets[d + 1], at + d
-        words, lines, parts, ascii_only = scan(
-            chars, start, end, stage1, stage2, out, column, starts, ends, line_hash, line_chars, part_hash, part_chars
+        words, lines, parts = scan(
+            chars, start, end, stage1, stage2, out, column, bounds, line_hash, line_chars, part_hash, part_chars
         )
-        need = 4 * max(words, lines, 4)
+        need = 4 * max(words, lines, 16)  # tables are at most half full, and a power of two
         if len(table) < need:
-            table = np.empty(2 * need, I32)
-        out[STOP, column] = hash_words(chars, start, words, starts, ends, ascii_only, word, reach)
-        ngrams(word, reach, words, I64(out[CHARS, column]), out, column, table, first, other, where, count)
+            table, seen = np.empty(2 * need, I32), np.empty(8 * need, np.uint8)
+        out[STOP, column] = hash_words(chars, start, words, bounds, word, reach)
+        n_chars = I64(out[CHARS, column])
+        ngrams(word, reach, words, n_chars, out, column, table, seen, first, other, where, count)
         repeated, size = duplicates(line_hash, line_chars, lines, table)
         out[DUPLICATE_LINES, column], out[DUPLICATE_LINE_CHARS, column] = repeated, size
         repeated, size = duplicates(part_hash, part_chars, parts, table)

@@ -6,6 +6,7 @@ Portable LLVM vector code, like `ops.simd`; no bounds are checked: a mask reads 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 from llvmlite import ir
@@ -42,10 +43,9 @@ def _lower(b: Any, v: Any) -> Any:
 
 
 def _candidates(b: Any, v: Any, v1: Any, v2: Any) -> Any:
-    """Bytes that stand at a fixed place in a phrase of `PHRASES`, each with what makes it rare in prose."""
-    v, v1, v2 = _lower(b, v), _lower(b, v1), _lower(b, v2)
-    pairs = [(v, "k", v1, "i"), (v, "v", v1, "a"), (v, "p", v1, "s"), (v, "f", v2, "u")]
-    return _any(b, [_equal(b, v, "j"), *(b.and_(_equal(b, x, c), _equal(b, y, d)) for x, c, y, d in pairs)])
+    """Bytes where a part of a phrase starts that is rare in prose: each phrase of `cpu.PHRASES` holds one."""
+    v = [_lower(b, x) for x in (v, v1, v2)]
+    return _any(b, [reduce(b.and_, map(partial(_equal, b), v, part)) for part in ("jav", "psu", "vac", "f u", "kie")])
 
 
 def _mask(test: Callable[..., Any], reach: int = 0) -> Any:
