@@ -151,6 +151,13 @@ def _warnings(
             found.append(
                 f"source {source.name}: {share:.0%} of its documents are duplicates (dedup.fuzzy.max_source_share)"
             )
+    for drawn in manifest["mixture"]["sources"]:
+        asked = drawn["asked_tokens"]
+        if asked is not None and drawn["drawn_tokens"] < asked * 0.99:
+            found.append(
+                f"source {drawn['source']}: {drawn['drawn_tokens']} of the {asked} tokens of its share were drawn: "
+                f"{drawn['epochs']} epochs of what it has (shards.max_epochs is {config.shards.max_epochs})"
+            )
     split = manifest["split"]
     if not split["pinned"] and split["tokens_wanted"] < split["tokens_asked"]:
         found.append(

@@ -278,7 +278,9 @@ def _mix(config: Config, train: dict[str, np.ndarray]) -> tuple[dict[str, np.nda
     Epoch e of a document stands at fmix64(key + e * odd constant); the last, partial epoch takes its lowest keys.
     """
     available = np.bincount(train["source"], weights=train["tokens"], minlength=len(config.sources))
-    wanted = _shares(config, available)
+    asked = _shares(config, available)
+    limit = config.shards.max_epochs
+    wanted = [None if t is None else min(t, limit * float(available[i])) for i, t in enumerate(asked)]
     picked: list[np.ndarray] = []
     keys: list[np.ndarray] = []
     report = []
@@ -306,7 +308,7 @@ def _mix(config: Config, train: dict[str, np.ndarray]) -> tuple[dict[str, np.nda
             {
                 "source": source.name,
                 "available_tokens": int(available[number]),
-                "wanted_tokens": None if target is None else int(target),
+                "asked_tokens": None if target is None else int(asked[number] or 0),
                 "drawn_tokens": drawn,
                 "epochs": round(drawn / available[number], 4) if available[number] else 0.0,
             }
@@ -349,8 +351,7 @@ def _shares(config: Config, available: np.ndarray) -> list[float | None]:
                 default=0,
             )
         wanted = [w / sum(given) * total if w is not None else wanted[i] for i, w in enumerate(weights)]
-    limit = config.shards.max_epochs
-    return [None if w is None else min(float(w), limit * float(available[i])) for i, w in enumerate(wanted)]
+    return [None if w is None else float(w) for w in wanted]
 
 
 def _stream(kept: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

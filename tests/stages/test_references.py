@@ -1,0 +1,179 @@
+"""Reference sets: what matches, what is dropped, what is only kept out of validation, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import random
+import zipfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpora import document, edited
+
+from gpu_curate import config, pipeline
+from gpu_curate.document import MAX_FILES, ROW_BITS
+from gpu_curate.errors import ConfigError
+from gpu_curate.stages.references import items
+from gpu_curate.storage import read_json
+from gpu_curate.tokenizer import train
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    rng = random.Random(0)
+    train([document(rng) for _ in range(20)], 400, "<|endoftext|>", path)
+    return path
+
+
+def jsonl(path, rows):
+    path.write_text("\n".join(json.dumps(r if isinstance(r, dict) else {"text": r}) for r in rows))
+    return str(path)
+
+
+def execute(tmp_path, tokenizer, texts, references, **keys):
+    data = {
+        "sources": [{"name": "s", "type": "jsonl", "path": jsonl(tmp_path / "s.jsonl", texts)}],
+        "tokenizer": {"path": str(tokenizer)},
+        "min_tokens": 0,
+        "references": references,
+        "shards": {"validation": {"tokens": 300, "max_fraction": 0.5}},
+        "run": {"engine": "inline"},
+        **keys,
+    }
+    run = tmp_path / "run"
+    pipeline.execute(config.parse(data), run)
+    return run, read_json(run / "report" / "report.json")
+
+
+def decisions(run):
+    folder = run / read_json(run / "run.json")["folders"]["decisions"]
+    return [r for p in sorted(folder.glob("*.parquet")) for r in pq.read_table(p).to_pylist()]
+
+
+def test_a_planted_benchmark_item_is_found_and_named(tmp_path, tokenizer):
+    rng = random.Random(1)
+    eval_item = " ".join(f"word{i}" for i in range(20))
+    texts = [document(rng) for _ in range(9)] + [document(rng) + "\n" + eval_item.upper() + "!\n" + document(rng)]
+    path = jsonl(tmp_path / "eval.jsonl", [{"question": eval_item}, {"question": "Part A."}])
+    run, facts = execute(
+        tmp_path,
+        tokenizer,
+        texts,
+        [{"name": "e", "path": path, "text_fields": ["question"], "action": "decontaminate"}],
+    )
+    assert facts["documents"]["dropped"] == {"contaminated": 1}
+    row = decisions(run)[9]
+    assert row["reason"] == "contaminated"
+    assert row["partner"] == MAX_FILES << ROW_BITS
+    assert facts["contamination"]["e"]["matches"] == 1
+
+
+def test_no_hit_is_said_with_a_planted_positive(tmp_path, tokenizer):
+    rng = random.Random(2)
+    path = jsonl(tmp_path / "e.jsonl", [" ".join(f"w{i}" for i in range(30))])
+    _, facts = execute(
+        tmp_path, tokenizer, [document(rng) for _ in range(5)], [{"name": "e", "path": path, "action": "decontaminate"}]
+    )
+    assert any("reference e: 0 hits over 5 documents; a planted copy" in w for w in facts["warnings"])
+
+
+def test_a_set_of_short_items_that_can_match_nothing_is_said(tmp_path, tokenizer):
+    path = jsonl(tmp_path / "e.jsonl", ["A.", "Part B."])
+    reference = {"name": "e", "path": path, "action": "decontaminate"}
+    _, facts = execute(tmp_path, tokenizer, ["Part A. Notes. Part B. More."], [reference])
+    assert facts["documents"]["dropped"] == {}
+    assert any("no item has 13 words" in w for w in facts["warnings"])
+    (tmp_path / "whole").mkdir()
+    _, facts = execute(
+        tmp_path / "whole", tokenizer, ["Part A. Notes. Part B. More.", "Part C."], [{**reference, "whole_items": True}]
+    )
+    assert facts["documents"]["dropped"] == {"contaminated": 1}
+
+
+@pytest.mark.parametrize(("limit", "dropped"), [(0.0, 2), (0.5, 1), (1.0, 0)])
+def test_coverage_limits_differ_in_what_they_drop(tmp_path, tokenizer, limit, dropped):
+    words = [f"w{i}" for i in range(40)]  # 28 n-grams
+    path = jsonl(tmp_path / "e.jsonl", [" ".join(words)])
+    texts = [" ".join(words), "before " + " ".join(words[:20]) + " after", "nothing of it here"]
+    reference = {"name": "e", "path": path, "action": "decontaminate", "max_coverage": limit}
+    _, facts = execute(tmp_path, tokenizer, texts, [reference], dedup={"fuzzy": None})
+    assert facts["documents"]["dropped"] == ({"contaminated": dropped} if dropped else {})
+
+
+def test_new_documents_that_match_an_older_corpus_are_dropped_with_the_match(tmp_path, tokenizer):
+    rng = random.Random(3)
+    old = document(rng, 20)
+    near = edited(old, rng, 0.005)
+    texts = [document(rng), near, old, document(rng)]
+    path = jsonl(tmp_path / "old.jsonl", [old])
+    run, facts = execute(tmp_path, tokenizer, texts, [{"name": "old", "path": path, "action": "dedup_against"}])
+    assert facts["documents"]["dropped"] == {"reference_duplicate": 2}
+    rows = decisions(run)
+    assert [r["partner"] for r in rows] == [None, MAX_FILES << ROW_BITS, MAX_FILES << ROW_BITS, None]
+    clusters = pq.read_table(run / "duplicates" / "clusters.parquet").to_pylist()
+    by_id = {r["doc_id"]: r for r in clusters}
+    assert by_id[MAX_FILES << ROW_BITS]["kind"] is None
+    assert by_id[1]["kind"] == "fuzzy"
+    assert 0.5 < by_id[1]["jaccard"] < 1
+    assert by_id[2]["jaccard"] == 1.0
+    manifest = pq.read_table(run / "shards" / "documents.parquet")
+    assert max(manifest["doc_id"].to_pylist()) < MAX_FILES << ROW_BITS
+
+
+def test_documents_that_match_a_train_only_set_are_kept_but_never_held_out(tmp_path, tokenizer):
+    rng = random.Random(4)
+    texts = [document(rng, 12) for _ in range(30)]
+    sample = texts[:10] + [edited(t, rng, 0.004) for t in texts[10:15]]
+    path = jsonl(tmp_path / "sample.jsonl", sample)
+    run, facts = execute(tmp_path, tokenizer, texts, [{"name": "t", "path": path, "action": "train_only"}])
+    assert facts["documents"]["dropped"] == {}
+    rows = pq.read_table(run / "shards" / "documents.parquet").to_pylist()
+    held = {r["doc_id"] for r in rows if r["split"] == "validation"}
+    assert held
+    assert held.isdisjoint(range(15))
+    assert facts["split"]["train_only_documents"] >= 14
+
+
+def test_a_train_only_set_does_not_join_documents_of_the_corpus(tmp_path, tokenizer):
+    rng = random.Random(5)
+    a, b = document(rng, 15), document(rng, 15)
+    path = jsonl(tmp_path / "both.jsonl", [a, b, a + "\n" + b])
+    _, facts = execute(tmp_path, tokenizer, [a, b], [{"name": "t", "path": path, "action": "train_only"}])
+    assert facts["documents"]["kept"] == 2
+
+
+def test_a_set_without_the_fields_asked_for_is_an_error(tmp_path, tokenizer):
+    path = jsonl(tmp_path / "e.jsonl", [{"question": "what"}])
+    with pytest.raises(ConfigError, match="reference e: no text under answer"):
+        execute(
+            tmp_path,
+            tokenizer,
+            ["a"],
+            [{"name": "e", "path": path, "text_fields": ["answer"], "action": "decontaminate"}],
+        )
+
+
+def test_a_missing_set_is_an_error_before_any_work(tmp_path, tokenizer):
+    with pytest.raises(ConfigError, match="reference e: path: .* matches no file"):
+        execute(tmp_path, tokenizer, ["a"], [{"name": "e", "path": str(tmp_path / "gone"), "action": "decontaminate"}])
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_format_of_a_set_gives_the_same_items(tmp_path):
+    rows = [{"q": "one", "n": 1}, {"q": "two", "deep": {"q": "no"}}]
+    jsonl(tmp_path / "a.jsonl", rows)
+    (tmp_path / "a.json").write_text(json.dumps({"examples": rows}))
+    pq.write_table(pa.table({"q": ["one", "two"]}), tmp_path / "a.parquet")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.write(tmp_path / "a.json", "x/a.json")
+        archive.writestr("readme.md", "not an item")
+    for name in ("a.jsonl", "a.json", "a.parquet", "a.zip"):
+        assert list(items(str(tmp_path / name), ["q"])) == ["one", "two"], name
+
+
+def test_real_benchmarks_are_read(shared_data):
+    assert len(list(items(str(shared_data("eval/gsm8k_test.jsonl")), ["question"]))) == 1319
+    assert len(list(items(str(shared_data("eval/HumanEval.jsonl.gz")), ["prompt"]))) == 164
+    assert len(list(items(str(shared_data("eval/bbh.zip")), ["input"]))) > 6000
