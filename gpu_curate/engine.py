@@ -184,7 +184,10 @@ class DaskEngine:
             self._cluster.close()
 
 
-def make_engine(name: str, workers: int, devices: list[str]) -> LocalEngine | InlineEngine | DaskEngine:
+Engine = LocalEngine | InlineEngine | DaskEngine
+
+
+def make_engine(name: str, workers: int, devices: list[str]) -> Engine:
     """The engine that `run.engine` names. Raises: ConfigError."""
     if name == "local":
         return LocalEngine(workers, devices)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from gpu_curate import __version__, backend
 from gpu_curate.config import Config
-from gpu_curate.engine import default_workers, make_engine
+from gpu_curate.engine import Engine, default_workers, make_engine
 from gpu_curate.errors import ConfigError, CorruptError, FatalError, GpuCurateError, RetryableError
 from gpu_curate.fingerprint import code_digest, digest, versions
 from gpu_curate.stages import Context, Stage, all_stages
@@ -184,6 +184,7 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
     progress.note(f"backend: {chosen.choice} ({chosen.reason})")
     check_run_directory(run, config)
     prints = fingerprints(config)
+    engine = make_engine(config.run.engine, config.run.workers or default_workers(), list(chosen.devices))
     start = time.perf_counter()
     with run_lock(run, lambda pid: progress.note(f"process {pid} is working in {run}; waiting for it to end")):
         remove_temporaries(run)
@@ -195,7 +196,7 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
         (run / places["rejects"]).mkdir(exist_ok=True)
         context = Context(run, config, places, chosen.choice, chosen.devices)
         write_json(run / RUN_FILE, _run_file(config, prints, places, chosen))
-        runner = _Runner(context, progress, chosen)
+        runner = _Runner(context, progress, engine)
         try:
             runner.run()
         finally:
@@ -243,10 +244,8 @@ def _run_task(stage: Stage, context: Context, part: str, task: Any) -> dict[str,
 class _Runner:
     """Submits tasks when what they need is there, and looks after those that fail."""
 
-    def __init__(self, context: Context, progress: Progress, chosen: backend.Backend):
-        self.context, self.progress = context, progress
-        run = context.config.run
-        self.engine = make_engine(run.engine, run.workers or default_workers(), list(chosen.devices))
+    def __init__(self, context: Context, progress: Progress, engine: Engine):
+        self.context, self.progress, self.engine = context, progress, engine
         self.boxes = {s.name: _BoxState(s) for s in active_stages(context.config)}
         self.warnings: list[str] = []
         self._ready: deque[tuple[str, str]] = deque()

@@ -156,7 +156,7 @@ def test_a_set_without_the_fields_asked_for_is_an_error(tmp_path, tokenizer):
 
 
 def test_a_missing_set_is_an_error_before_any_work(tmp_path, tokenizer):
-    with pytest.raises(ConfigError, match="reference e: path: .* matches no file"):
+    with pytest.raises(ConfigError, match=r"reference e: path: .* matches no file"):
         execute(tmp_path, tokenizer, ["a"], [{"name": "e", "path": str(tmp_path / "gone"), "action": "decontaminate"}])
     assert not (tmp_path / "run").exists()
 
