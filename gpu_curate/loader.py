@@ -210,11 +210,10 @@ class ShardLoader:
             window = self.stream.read(row * T, (row + B) * T + 1)
             x, y = window[:-1].astype(np.int64).reshape(B, T), window[1:].astype(np.int64).reshape(B, T)
         else:
-            x, y = np.empty((B, T), np.int64), np.empty((B, T), np.int64)
-            for k in range(B):
-                start = self._row_start(epoch, row + k)
-                window = self.stream.read(start, start + T + 1)
-                x[k], y[k] = window[:-1], window[1:]
+            rows = np.empty((B, T + 1), self.stream.shards[0].dtype)
+            for k, start in enumerate(self._row_starts(epoch, row, row + B)):
+                rows[k] = self.stream.read(start, start + T + 1)
+            x, y = rows[:, :-1].astype(np.int64), rows[:, 1:].astype(np.int64)
         return self._wrap(x), self._wrap(y)
 
     def batches(self, step: int = 0, accum: int = 1) -> Iterator[Batch]:
@@ -231,10 +230,14 @@ class ShardLoader:
             yield self.batch(i)
             i += 1
 
-    def _row_start(self, epoch: int, row: int) -> int:
+    def _row_starts(self, epoch: int, first: int, last: int) -> list[int]:
+        """Where rows first..last - 1 of an epoch start in the stream."""
+        rows = np.arange(first, last)
         if self.shuffle is not None:
-            row = int(self._shuffled(epoch, row // _BLOCK_ROWS)[row % _BLOCK_ROWS])
-        return row * self.seq_len if self._starts_R is None else int(self._starts_R[row])
+            blocks = range(first // _BLOCK_ROWS, (last - 1) // _BLOCK_ROWS + 1)
+            places = np.concatenate([self._shuffled(epoch, block) for block in blocks])
+            rows = places[first - blocks[0] * _BLOCK_ROWS : last - blocks[0] * _BLOCK_ROWS].astype(np.int64)
+        return (rows * self.seq_len if self._starts_R is None else self._starts_R[rows]).tolist()
 
     def _shuffled_block(self, epoch: int, block: int) -> np.ndarray:
         places = np.arange(block * _BLOCK_ROWS, min((block + 1) * _BLOCK_ROWS, self.rows), dtype=np.uint64)

@@ -1,0 +1,111 @@
+"""Batches of 16 x 1024 per CPU second from a warm cache, against a bare memory-mapped window.
+
+    scripts/bench/loader.py [--megabytes 200] [--record]
+
+Baselines: the window alone (a view of uint16), the window copied to int64 as x and as y (what a loader has to do at least),
+and nanoGPT's random rows, stacked one by one. Ours: rows in order, shuffled rows, rows aligned with documents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).parent)]
+from common import interleaved, quantiles, record  # noqa: E402
+
+from gpu_curate.formats import FORMATS  # noqa: E402
+from gpu_curate.loader import ShardLoader  # noqa: E402
+
+B, T = 16, 1024
+EOT = 50256
+
+
+def shards(folder: Path, count: int, number: int = 4) -> None:
+    """A shards folder of `count` random tokens in `number` files, documents of 1,000 tokens."""
+    rng = np.random.default_rng(0)
+    entries = []
+    for i in range(number):
+        tokens = rng.integers(0, EOT, count // number, np.uint16)
+        path = folder / f"train_{i:06d}.bin"
+        digest = FORMATS["llmc"].write(path, tokens)
+        entries.append({"file": path.name, "tokens": len(tokens), "bytes": path.stat().st_size, "sha256": digest})
+    total = count // number * number
+    position = np.arange(0, total, 1000)
+    lens = np.diff(position, append=total)
+    table = pa.table({"split": ["train"] * len(position), "position": position, "tokens": lens})
+    pq.write_table(table, folder / "documents.parquet")
+    split = {"tokens": total, "documents": len(position), "shards": entries}
+    manifest = {"version": 1, "format": "llmc", "dtype": "uint16", "eot_id": EOT, "vocab_size": EOT + 1}
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "splits": {"train": split}}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--megabytes", type=int, default=200)
+    parser.add_argument("--batches", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shards(folder, options.megabytes * 500_000)
+        flat = np.memmap(folder / "train_000000.bin", np.uint16, "r", 1024)
+        whole = (len(flat) - 1) // (B * T)
+        rng = np.random.default_rng(1)
+        loaders = {
+            "ours, in order": ShardLoader(folder, "train", B, T, as_torch=False),
+            "ours, shuffled rows": ShardLoader(folder, "train", B, T, as_torch=False, shuffle=1),
+            "ours, aligned rows": ShardLoader(folder, "train", B, T, as_torch=False, align_documents=True),
+        }
+
+        def window(i: int) -> np.ndarray:
+            start = i % whole * B * T
+            return flat[start : start + B * T + 1]
+
+        def copied(i: int) -> tuple[np.ndarray, np.ndarray]:
+            w = window(i)
+            return w[:-1].astype(np.int64).reshape(B, T), w[1:].astype(np.int64).reshape(B, T)
+
+        def nanogpt(i: int) -> tuple[np.ndarray, np.ndarray]:
+            starts = rng.integers(0, len(flat) - T - 1, B)
+            x = np.stack([flat[s : s + T].astype(np.int64) for s in starts])
+            return x, np.stack([flat[s + 1 : s + 1 + T].astype(np.int64) for s in starts])
+
+        cases = {"window alone, uint16": window, "window + int64 copies": copied, "nanoGPT random rows": nanogpt}
+        cases.update({name: loader.batch for name, loader in loaders.items()})
+        count = options.batches
+
+        def run(case: Callable[[int], object]) -> None:
+            for i in range(count):
+                case(i)  # dropped at once, as a training loop does after the copy to the device
+
+        seconds = interleaved({name: functools.partial(run, case) for name, case in cases.items()}, options.rounds)
+        for name, loader in loaders.items():  # what was measured is what it should be
+            digest = hashlib.sha256(loader.batch(3)[0].tobytes()).hexdigest()[:8]
+            print(f"{name}: {len(loader)} batches an epoch, batch 3 is {digest}")
+        baseline = "window + int64 copies"
+        base = count / quantiles(seconds[baseline])[1]
+        print(f"\n{'case':<24} {'batches/s p20':>13} {'p50':>8} {'p80':>8} {'ratio':>6}")
+        for name, values in seconds.items():
+            rates = [count / s for s in values]
+            p20, p50, p80 = quantiles(rates)
+            print(f"{name:<24} {p20:>13.0f} {p50:>8.0f} {p80:>8.0f} {p50 / base:>6.2f}")
+            if options.record:
+                record(
+                    "loader", f"{name}, {B} x {T}", "batches per CPU second", rates, baseline, p50 / base, "warm cache"
+                )
+
+
+if __name__ == "__main__":
+    main()
