@@ -1,4 +1,5 @@
 // In front of every kernels.cu: types, mixers, unaligned loads, UTF-8. No #include: NVRTC has no C library headers.
+// Blocks have 256 threads. Kernels that would spill at ptxas' own choice of occupancy ask for less of it: (256, 4).
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -30,6 +31,7 @@ DEVICE u64 load8(const u8* __restrict__ chars, i64 p, i64 size) {
     return shift ? word[0] >> shift | word[1] << (64 - shift) : word[0];
   }
   u64 v = 0;
+#pragma unroll 1
   for (int k = 0; k < 8; k++)
     if (p + k >= 0 && p + k < size) v |= (u64)chars[p + k] << (8 * k);
   return v;

@@ -43,7 +43,7 @@ static std::vector<Range> arrays;     // the arrays passed to the kernel
 static std::vector<Range> constants;  // segments of this library: __constant__ and __device__ variables, tables
 static std::vector<void*> reported;   // code addresses already reported
 static uintptr_t library_base;
-static uint64_t n_accesses;
+static uint64_t n_accesses, bytes_read, bytes_written;  // bytes: of the arrays, not of shared memory
 
 static bool first_report(void* pc) {
   if (std::find(reported.begin(), reported.end(), pc) != reported.end()) return false;
@@ -55,7 +55,7 @@ void checker_begin_launch(bool on, unsigned preempt, unsigned dynamic) {
   checking = on;
   preempt_one_in = preempt;
   dynamic_bytes = dynamic;
-  n_accesses = 0;
+  n_accesses = bytes_read = bytes_written = 0;
   reported.clear();
   static_bytes = __start_cudasim_shared ? __stop_cudasim_shared - __start_cudasim_shared : 0;
   for (Range& r : arrays) r.cells.clear();
@@ -149,6 +149,7 @@ static void touch(uintptr_t a, unsigned n, bool write, bool atomic, void* pc) {
     for (Range& r : arrays)
       if (a >= r.low && a + n <= r.high && (!hit || r.writable)) hit = &r;
     if (hit && (!write || hit->writable)) {
+      (write ? bytes_written : bytes_read) += n;
       for (unsigned i = 0; i < n; i++) check_byte(hit->cells[a - hit->low + i], "global", a - hit->low + i, write, atomic, pc);
     } else {
       for (const Range& r : constants)
@@ -187,7 +188,11 @@ uint64_t cudasim_library_base() {  // also finds __constant__ and __device__ var
   if (constants.empty()) dl_iterate_phdr(find_own_segments, nullptr);
   return library_base;
 }
-uint64_t cudasim_accesses() { return n_accesses; }
+void cudasim_traffic(uint64_t* out) {  // of the last launch: accesses, bytes read, bytes written
+  out[0] = n_accesses;
+  out[1] = bytes_read;
+  out[2] = bytes_written;
+}
 void cudasim_arrays(const uint64_t* low, const uint64_t* high, const int* writable, int n) {
   arrays.clear();
   for (int i = 0; i < n; i++) arrays.push_back({(uintptr_t)low[i], (uintptr_t)high[i], writable[i] != 0, {}});

@@ -150,6 +150,12 @@ class EmulatedModule:
     def get_function(self, name: str) -> EmulatedKernel:
         return EmulatedKernel(self, name)
 
+    def traffic(self) -> tuple[int, int, int]:
+        """Memory accesses, bytes read and bytes written of the last launch; counted by a checked build only."""
+        out = (ctypes.c_uint64 * 3)()
+        self.library.cudasim_traffic(out)
+        return out[0], out[1], out[2]
+
     def explain(self, findings: str) -> str:
         """Findings with code addresses replaced by file and line."""
 

@@ -96,7 +96,7 @@ DEVICE Hash hash_17_to_240(const Input& in, i64 n) {
   return {avalanche(h.low + h.high), 0 - avalanche(high)};
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
     hash_short(const u8* __restrict__ chars, i64 size, const i64* __restrict__ offsets, i64 n_docs,
                u64* __restrict__ hashes) {
   i64 d = global_thread();
@@ -134,7 +134,7 @@ DEVICE u64 merge(u64 acc, i32 secret, u64 start) {
   return avalanche(start + product);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
     hash_long(const u8* __restrict__ chars, i64 size, const i64* __restrict__ offsets, const i64* __restrict__ docs,
               i64 n_docs, u64* __restrict__ hashes) {
   i64 index = global_thread() >> 5;

@@ -4,7 +4,6 @@
 // finds to its document. Words, n-grams, lines and paragraphs are compared in open-addressing tables: each document has a
 // region of two slots an item, a slot holds the first of equal items, and all documents are worked on at once.
 //
-// Kernels that would spill at ptxas' own choice of occupancy name a lower one: __launch_bounds__(256, 4).
 // Macros: C_* are the rows of the statistics, in the order of NAMES.
 
 const u32 SPACE = 1, ALPHABETIC = 2, SYMBOL = 4, TERMINAL = 8, UPPERCASE = 16;  // classes of code points
@@ -16,22 +15,24 @@ struct Chars {
   i64 size;  // of the buffer
   const u8* stage1;
   const u8* stage2;  // the table of text_stats.character_classes()
+  const u8* ascii;   // its page of ASCII
 };
+DEVICE Chars chars_of(const u8* chars, i64 size, const u8* stage1, const u8* stage2) {
+  return {chars, size, stage1, stage2, stage2 + (u32)stage1[0] * 256};
+}
 struct Character {
   u32 code, classes;  // code: ILL_FORMED if it is none
   i32 size;
 };
 DEVICE Character character(const Chars& t, i64 p, i64 end) {
   u32 c = t.chars[p];
-  Character x = {c, SYMBOL, 1};
-  if (c >= 0x80) {
-    i32 size = sequence_size(c);
-    x.code = ILL_FORMED;
-    if (size == 0 || p + size > end) return x;
-    x.code = code_point(t.chars, p, c, size);
-    if (x.code == ILL_FORMED) return x;
-    x.size = size;
-  }
+  if (c < 0x80) return {c, t.ascii[c], 1};
+  Character x = {ILL_FORMED, SYMBOL, 1};
+  i32 size = sequence_size(c);
+  if (size == 0 || p + size > end) return x;
+  x.code = code_point(t.chars, p, c, size);
+  if (x.code == ILL_FORMED) return x;
+  x.size = size;
   x.classes = x.code < 0x40000u ? t.stage2[(u32)t.stage1[x.code >> 8] * 256 + (x.code & 255)] : 0;
   return x;
 }
@@ -71,6 +72,7 @@ extern "C" __global__ void __launch_bounds__(256)
       }
     }
   } else {
+#pragma unroll 1
     for (int k = 0; k < 32; k++) {
       i64 p = first + k;
       if (p >= base && p < end && chars[p] == '\n') newlines |= 1u << k;
@@ -189,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
   i64 l = global_thread();
   if (l >= n_lines) return;
   Line line = line_of(l, starts, docs, line_offsets, offsets, chars);
-  Chars t = {chars, size, stage1, stage2};
+  Chars t = chars_of(chars, size, stage1, stage2);
   i32 n_chars = 0, words = 0, alphabetic = 0, solid_words = 0, solid_chars = 0, hashes = 0, ellipses = 0;
   i32 dots = 0, word_chars = 0;
   i64 first = -1, last = -1;  // of the words
@@ -292,7 +294,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
   i64 l = global_thread();
   if (l >= n_lines) return;
   Line line = line_of(l, starts, docs, line_offsets, offsets, chars);
-  Chars t = {chars, size, stage1, stage2};
+  Chars t = chars_of(chars, size, stage1, stage2);
   i64 w = words_before[l];
   bool blank = words_before[l + 1] == w;
   if (!blank) {

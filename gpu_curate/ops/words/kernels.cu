@@ -108,6 +108,7 @@ extern "C" __global__ void __launch_bounds__(256)
       }
     }
   } else {
+#pragma unroll 1
     for (int k = 0; k < 32; k++) {
       i64 p = first + k;
       u32 c = p >= base && p < end ? chars[p] : 0;
