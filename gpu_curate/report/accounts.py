@@ -169,7 +169,9 @@ def _warnings(
             found.append(f"reference {name}: 0 hits over {total} documents; {counts['self_test']}")
     lost = duplicates.get("lost_clusters", 0)
     if lost:
-        found.append(f"{lost} clusters of duplicates went whole: their survivor failed another rule")
+        found.append(
+            f"{lost} cluster{'s' if lost > 1 else ''} of duplicates went whole: the survivor failed another rule"
+        )
     return found
 
 

@@ -1,0 +1,62 @@
+"""What a reason means, in words and in the numbers of the config, and which group it is shown with."""
+
+from __future__ import annotations
+
+from gpu_curate.config import Config
+from gpu_curate.quality import FAMILIES, rules
+from gpu_curate.stages.decisions import ORDER
+
+NOT_DRAWN = "mixture:not_drawn"
+REASONS = (*ORDER, NOT_DRAWN)  # in the order they are tried
+
+GROUPS = {  # group → its name; the key is also the class that colours it
+    "rejected": "rejected",
+    "language": "language",
+    "quality": "quality rules",
+    "duplicate": "duplicates",
+    "contaminated": "contaminated",
+    "short": "empty or short",
+    "mixture": "not drawn",
+    "kept": "kept",
+}
+
+_COMMON = {
+    "empty": "no text left after normalisation",
+    "exact_duplicate": "the same text as another document, which survives",
+    "fuzzy_duplicate": "in one component of near-duplicates with another document, which survives",
+    "reference_duplicate": "a duplicate of an item of a reference set (dedup_against)",
+    "contaminated": "holds more of one benchmark item than max_coverage allows",
+    NOT_DRAWN: "kept by every rule, left out by the mixture's weights",
+}
+
+
+def group(reason: str) -> str:
+    """The group of a reason, a key of GROUPS."""
+    if reason.partition(":")[0] in FAMILIES:
+        return "quality"
+    if reason.endswith("_duplicate"):
+        return "duplicate"
+    return {"language": "language", "contaminated": "contaminated", NOT_DRAWN: "mixture"}.get(reason, "short")
+
+
+def ordered(reasons: dict[str, int]) -> list[str]:
+    """Reasons in the order they are tried; one that is not known here comes last."""
+    place = {reason: i for i, reason in enumerate(REASONS)}
+    return sorted(reasons, key=lambda r: (place.get(r, len(place)), r))
+
+
+def meaning(reason: str, config: Config) -> str:
+    """One line: what fails, with the threshold of this config."""
+    for rule in rules(config.quality):
+        if rule.name == reason:
+            return f"{rule.score} {'below' if rule.bound == 'min' else 'above'} {rule.limit:g}"
+    if reason == "too_few_tokens":
+        return f"fewer than {config.min_tokens} tokens"
+    if reason == "language":
+        return f"not in {', '.join(config.language.keep or [])} with a score of {config.language.min_score:g} or more"
+    return _COMMON.get(reason, "")
+
+
+def scored(reason: str, config: Config) -> str | None:
+    """The score that a quality rule looks at."""
+    return next((r.score for r in rules(config.quality) if r.name == reason), None)

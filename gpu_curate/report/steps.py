@@ -1,0 +1,69 @@
+"""Throughput: what each step cost, and what bounds the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpu_curate.report.charts import Segment, bar
+from gpu_curate.report.markup import Html, count, plural, seconds, section, share, size, table, tag
+
+
+def steps(facts: dict[str, Any]) -> Html:
+    own = facts["steps"]
+    longest = max((s["seconds"] for s in own), default=0.0)
+    rows = []
+    for s in own:
+        cpu = min(s["cpu_seconds"], s["seconds"])
+        waits = s["seconds"] - cpu
+        segments = [
+            Segment(cpu, "plain", f"{s['name']}: {seconds(s['cpu_seconds'])} on the CPU"),
+            Segment(
+                waits, "plain pale", f"{s['name']}: {seconds(waits)} waiting: disk, network, device, other processes"
+            ),
+        ]
+        speed = f"{s['bytes'] / s['seconds'] / 1e6:,.1f}" if s["seconds"] and s["bytes"] else None
+        rows.append(
+            [
+                [tag("span", s["name"], class_="name"), bar(segments, longest)],
+                f"{s['wall_seconds']:,.2f}",
+                f"{s['seconds']:,.2f}",
+                f"{s['cpu_seconds']:,.2f}",
+                speed,
+                size(s["bytes"]) if s["bytes"] else None,
+                s["documents"] or None,
+                f"{s['partitions']:,}" + (f" ({s['reused']:,} reused)" if s["reused"] else ""),
+                s["backend"],
+            ]
+        )
+    lead = (
+        "Worker time of each step, CPU time within it in full colour. Steps overlap, so wall times do not add up; MB/s is text per second "
+        "of one worker."
+    )
+    columns = ("step", "wall s", "worker s", "CPU s", "MB/s per worker", "bytes", "documents", "partitions", "where")
+    return section("throughput", "Throughput", lead, tag("p", bound(facts)), table(columns, rows, class_="sources"))
+
+
+def bound(facts: dict[str, Any]) -> str:
+    """What bounds the run, in a few sentences."""
+    own = facts["steps"]
+    total = sum(s["seconds"] for s in own)
+    wall, read = facts["seconds"], facts["bytes"]["read"]
+    if not own or not total:
+        return f"The run took {seconds(wall)}."
+    slowest = max(own, key=lambda s: s["seconds"])
+    said = [
+        f"{slowest['name']} bounds the run: {seconds(slowest['seconds'])} of {seconds(total)} of worker time "
+        f"({share(slowest['seconds'], total)}), {share(min(slowest['cpu_seconds'], slowest['seconds']), slowest['seconds'])} of it on the CPU."
+    ]
+    reused = sum(s["reused"] for s in own)
+    if reused:
+        all_ = sum(s["partitions"] for s in own)
+        said.append(
+            f"This run took {seconds(wall)} and took over {count(reused)} of {plural(all_, 'partition')} from an earlier one; their "
+            "seconds are those of the time when they were made."
+        )
+    elif wall:
+        said.append(
+            f"The whole run took {seconds(wall)}, {total / wall:.1f} workers busy on average: {read / wall / 1e6:,.1f} MB of text a second, end to end."
+        )
+    return " ".join(said)
