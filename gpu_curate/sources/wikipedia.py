@@ -94,9 +94,10 @@ class WikipediaReader:
     def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
         suffix = _compression(split.path)
         options = self.source.storage_options
+        site = self._site(split.path)
         if suffix not in ("", ".bz2"):
             with open_stream(split.path, options) as f:
-                yield from self._pages(_text(f, 0, None), split, None)
+                yield from self._pages(_text(f, 0, None), split, None, site)
             return
         with open_raw(split.path, options) as f:
             size = f.seek(0, io.SEEK_END)
@@ -105,11 +106,12 @@ class WikipediaReader:
                 return
             f.seek(split.start)
             chunks = bz2_blocks(f, split.start) if suffix else _text(f, split.start, stop)
-            yield from self._pages(chunks, split._replace(stop=stop), _slots(size) if suffix else None)
+            yield from self._pages(chunks, split._replace(stop=stop), _slots(size) if suffix else None, site)
 
-    def _pages(self, chunks: Iterator[Chunk], split: Split, slots: int | None) -> Iterator[Record | Reject | Skip]:
+    def _pages(
+        self, chunks: Iterator[Chunk], split: Split, slots: int | None, site: SiteInfo
+    ) -> Iterator[Record | Reject | Skip]:
         """The pages that begin in chunks before split.stop; later chunks are read only to end the last of them."""
-        site = self._site(split.path)
         stop = split.stop if split.stop >= 0 else None
         scanner = _PageScanner(slots, stop, self.source.max_page_bytes)
         if split.start == 0 and not site.is_dump:

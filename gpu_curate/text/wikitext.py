@@ -107,6 +107,9 @@ def extract(
     return Extracted(_blank_lines(text), gaps, page.unclosed)
 
 
+_REDIRECT = re.compile(r"\s*+[#＃]\s*+([^\s:\[#]+)\s*+:?+\s*+\[\[")
+
+
 @functools.cache
 def _canonical() -> Namespaces:
     return Namespaces.of()
@@ -114,8 +117,8 @@ def _canonical() -> Namespaces:
 
 def is_redirect(wikitext: str) -> bool:
     """True if the page is a redirect in any language MediaWiki knows the word of."""
-    start = wikitext[:64].lstrip()
-    return start.startswith(("#", "＃")) and start[1:].lstrip().casefold().startswith(_rules().redirect_words)
+    start = _REDIRECT.match(wikitext)
+    return start is not None and start[1].casefold() in _rules().redirect_words
 
 
 # ------------------------------------------------------------------------------------------------------------ rules
@@ -134,7 +137,7 @@ class _Rules:
         self.dropped = {_fold_title(name) for name in data["dropped"]}
         self.dropped_prefixes = tuple(data["dropped_prefixes"])
         self.dropped_suffixes = tuple(data["dropped_suffixes"])
-        self.redirect_words = tuple(word.casefold() for word in data["redirect_words"])
+        self.redirect_words = frozenset(word.casefold() for word in data["redirect_words"])
         self.languages = frozenset(data["languages"])
         self.namespaces = {_fold_title(name): int(n) for n, names in data["namespaces"].items() for name in names}
         self.units: dict[str, str] = data["units"]
@@ -655,6 +658,21 @@ def _glossed(arguments: dict[str, str], page: _Page) -> str | None:
     return (f"{first} ({', '.join(others)})" if others else first) or None
 
 
+def _music(arguments: dict[str, str], page: _Page) -> str | None:
+    """{{music|flat}}, {{music|sharp}}: the sign."""
+    sign = arguments.get("1", "").lower()
+    return {"flat": "♭", "b": "♭", "sharp": "♯", "#": "♯", "natural": "♮", "n": "♮"}.get(sign)
+
+
+def _ordinal(arguments: dict[str, str], page: _Page) -> str | None:
+    """{{ordinal|3}}: 3rd."""
+    number = arguments.get("1", "")
+    if not number.isdecimal():
+        return number or None
+    teens = int(number) % 100 in (11, 12, 13)
+    return number + ("th" if teens else {1: "st", 2: "nd", 3: "rd"}.get(int(number) % 10, "th"))
+
+
 def _if(arguments: dict[str, str], page: _Page) -> str | None:
     return arguments.get("2" if arguments.get("1") else "3", "")
 
@@ -667,6 +685,9 @@ _HANDLERS: dict[str, _Recipe] = {
     "century": _century,
     "glossed": _glossed,
     "if": _if,
+    "music": _music,
+    "ordinal": _ordinal,
+    "sic": lambda arguments, page: arguments.get("1") or "[sic]",
     "lower": lambda arguments, page: arguments.get("1", "").lower(),
     "upper": lambda arguments, page: arguments.get("1", "").upper(),
     "lower first": lambda arguments, page: arguments.get("1", "")[:1].lower() + arguments.get("1", "")[1:],

@@ -79,6 +79,7 @@ def test_prose_templates_keep_their_values():
         ("{{val|5|e=3|ul=km}} {{circa|1900}} {{circa|1900|1910}}", "5 × 10^3 km c. 1900 c. 1900–1910"),
         ("{{nihongo|Tokyo|東京|Tōkyō}} {{chem|H|2|O}}", "Tokyo (東京, Tōkyō) H2O"),
         ("{{hlist|a|b|[[c|d]]}} {{USS|Ulmo}} a{{snd}}b{{'s}} x{{=}}y", "a, b, d USS Ulmo a – b's x=y"),
+        ("''Ulmo''{{'s}} ''b''{{'}}s {{sic}} {{sic|ore}} B{{music|flat}} {{ordinal|3}} {{nth|112}}", "Ulmo's b's [sic] ore B♭ 3rd 112th"),
         ("{{s|XIX}} {{s-|XX|e}} {{unité|10|km}}", "XIXe siècle XXe siècle 10 km"),
         ("{{lc:ABC}} {{ucfirst:abc}} {{#if: x |yes|no}} {{#if:|yes|no}}", "abc Abc yes no"),
         ("{{Template:nowrap|a}} {{ nowrap\n|b\n}} {{<!-- c -->nowrap|c}} {{NoWrap|d}} {{small caps|e}} {{small_caps|f}}", "a b c d e f"),
@@ -246,6 +247,7 @@ def test_redirect_words():
     assert is_redirect("#REDIRECT [[Bar]]")
     assert is_redirect(" #перенаправление [[x]]")
     assert is_redirect("#Weiterleitung [[x]]")
+    assert not is_redirect("# patrz [nie]\n# two")
     assert not is_redirect("# one\n# two")
     assert not is_redirect("REDIRECT [[x]]")
     assert not is_redirect("")
