@@ -12,7 +12,7 @@ HIGH = U64(0x8080808080808080)
 
 def words(raw: bytes) -> np.ndarray:
     """The bytes as little-endian uint64, filled up with letters."""
-    return np.frombuffer(raw.ljust(-(-len(raw) // 8) * 8, b"x"), "<u8")
+    return np.frombuffer(raw if len(raw) % 8 == 0 else raw + b"xxxxxxx"[len(raw) % 8 - 1 :], U64)
 
 
 @njit(nogil=True, inline="always")
@@ -31,4 +31,8 @@ def at_most(word, byte):
 @njit(nogil=True, inline="always")
 def count(flags):
     """How many of the eight high bits are set."""
-    return ((flags >> U64(7)) * ONES) >> U64(56)
+    flags = flags >> U64(7)  # no multiplication: of 64-bit words it does not vectorise
+    flags += flags >> U64(32)
+    flags += flags >> U64(16)
+    flags += flags >> U64(8)
+    return flags & U64(15)

@@ -1,0 +1,636 @@
+r"""Personal data: e-mail and IP addresses, phone numbers, payment cards, IBANs. Precision before recall.
+
+Every pattern has bounded length, so time is linear. A finding is a number or address that stands alone: not glued to
+letters, digits or `. - + % @` on its left, nor to those and a letter or digit on its right. What a type is:
+
+- email: local@domain with a dot and a top level of letters, Unicode domains too. Not image names (`icon@2x.png`).
+- iban: country and length of the registry, checksum mod 97 = 1 (ISO 13616).
+- card: 13 to 19 digits in one piece or in the groups printed on cards, an issuer's prefix, checksum of Luhn.
+- ip: public IPv4 and IPv6; the ranges for documentation count as public, since they stand for such addresses. Not:
+  private, loopback, link-local, multicast, masks, IPv6 outside 2000::/3 (`abcd::ef` is C++ more often than an address),
+  dotted quads that are version or section numbers by the word before them, and those without a part above 99, most of
+  which number sections, but for well-known resolvers and after a word like "address" or "ping".
+- phone: `+` and a number possible in its country; North American numbers in their usual punctuation, if
+  valid; other runs of 7 to 15 digits only after a word like "tel" or "fax". Not dates, years, ISBNs, amounts.
+
+Only ASCII digits count (NFKC makes others so). Deviates: FineWeb takes any dotted quad and no phone numbers; Dolma's
+phone pattern eats every long number.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from gpu_curate.config import Pii
+from gpu_curate.errors import ConfigError
+from gpu_curate.text.swar import U64, at_most, count, equals, words
+
+# Starts and ends in a bracket: a placeholder never becomes part of what another scan could find.
+PLACEHOLDERS = {"email": "<EMAIL>", "iban": "<IBAN>", "card": "<CARD>", "ip": "<IP>", "phone": "<PHONE>"}
+
+
+class Span(NamedTuple):
+    """Where something was found: characters start..stop - 1 of the text given."""
+
+    kind: str
+    start: int
+    stop: int
+
+
+class PiiScanner:
+    """Finds and replaces personal data.
+
+    Args:
+        config: per type off, count or replace.
+    Raises:
+        ConfigError: `phone` is on and `phonenumbers` is not installed.
+    """
+
+    def __init__(self, config: Pii):
+        actions = config.model_dump(include=set(PLACEHOLDERS))
+        self._kinds = [kind for kind in PLACEHOLDERS if actions[kind] != "off"]
+        self._replaced = {kind for kind in PLACEHOLDERS if actions[kind] == "replace"}
+        self._numbers = any(kind in self._kinds for kind in ("iban", "card", "phone"))
+        self._ip = "ip" in self._kinds
+        if "phone" in self._kinds and importlib.util.find_spec("phonenumbers") is None:
+            raise ConfigError("pii.phone: phonenumbers is not installed", "pip install 'gpu-curate[pii]'")
+
+    def scrub(self, text: str, utf8: bytes | None = None) -> tuple[str, dict[str, int], list[Span]]:
+        """The text with what is to be replaced replaced.
+
+        Args:
+            text: any text, normalised or not.
+            utf8: its UTF-8, if the caller has it; saves the encoding.
+        Returns:
+            text: the same object if nothing was replaced. Scrubbing it again changes nothing.
+            counts: findings per type, types without any left out; counted and replaced ones alike.
+            spans: the findings in order, without overlap; offsets into the text given.
+        Memory: a few times the text where something is found, else its UTF-8.
+        """
+        raw = utf8 if utf8 is not None else text.encode("utf-8", "surrogatepass")
+        candidates = _candidates(raw, self._numbers, self._ip) if self._numbers or self._ip else {}
+        if not candidates and (b"@" not in raw or "email" not in self._kinds):
+            return text, {}, []
+        found = self._find(raw, candidates)
+        if not found:
+            return text, {}, []
+        pieces: list[bytes] = []
+        spans: list[Span] = []
+        done = last = chars = 0
+        for start, stop, kind in found:
+            chars += _length(raw, last, start)
+            size = _length(raw, start, stop)
+            spans.append(Span(kind, chars, chars + size))
+            chars, last = chars + size, stop
+            if kind in self._replaced:
+                pieces += [raw[done:start], PLACEHOLDERS[kind].encode()]
+                done = stop
+        if pieces:
+            text = b"".join([*pieces, raw[done:]]).decode("utf-8", "surrogatepass")
+        return text, dict(Counter(s.kind for s in spans)), spans
+
+    def _find(self, raw: bytes, candidates: Candidates) -> list[tuple[int, int, str]]:
+        """Byte spans of all types, in order. A type sees what the types before it took as a placeholder would stand."""
+        found: list[tuple[int, int, str]] = []
+        masked: bytes | bytearray = raw
+        for kind in self._kinds:
+            own = list(_FINDERS[kind](masked, candidates))
+            masked = _masked(masked, own)
+            found += [(start, stop, kind) for start, stop in own]
+        return sorted(found)
+
+
+def _masked(raw: bytes | bytearray, spans: list[tuple[int, int]]) -> bytes | bytearray:
+    """The bytes with the spans overwritten by what a placeholder starts with; a copy only if there are any."""
+    if not spans:
+        return raw
+    masked = bytearray(raw)
+    for start, stop in spans:
+        masked[start:stop] = b"<" * (stop - start)
+    return masked
+
+
+def shape(found: str) -> str:
+    """A finding without what it says, for reports: letters become x, digits 0."""
+    return "".join("0" if c.isdecimal() else "x" if c.isalpha() else c for c in found)
+
+
+def _length(raw: bytes, start: int, stop: int) -> int:
+    """Characters in raw[start:stop]."""
+    piece = raw[start:stop]
+    return len(piece) if piece.isascii() else len(piece.decode("utf-8", "surrogatepass"))
+
+
+# ------------------------------------------------------------------------------------------------------- first glance
+
+_RUN, _IBAN_START, _QUAD, _V6_START = range(4)  # kinds of candidates
+Candidates = dict[int, list[tuple[int, int]]]
+
+
+def _candidates(raw: bytes, numbers: bool, ip: bool) -> Candidates:
+    """Byte spans worth a closer look, by kind; most texts have none."""
+    if len(raw) < 4:
+        return {}
+    text, out = words(raw), np.empty((64, 3), np.int64)
+    while (n := _look(text, numbers, ip, out)) < 0:
+        out = np.empty((8 * len(out), 3), np.int64)
+    found: Candidates = {}
+    if n:
+        for kind, start, stop in out[:n].tolist():
+            found.setdefault(kind, []).append((start, stop))
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _flag(text, numbers, ip, near):
+    """Set near[i] where words i - 2 to i hold enough of a number or address; tell whether any was set.
+
+    Seven digits within 17 bytes, the three dots of an IPv4 address (15 bytes at most) and the first three colons of an
+    IPv6 address (14) lie in three words, wherever they start; or else two colons meet. Loops without exits: they vectorise.
+    """
+    some = U64(0)
+    digits_1 = pair_1 = U64(0)
+    for i in range(text.size):
+        digits = count(at_most(text[i] ^ U64(0x3030303030303030), 9))
+        flag = U64(digits + pair_1 >= U64(7)) & U64(numbers)
+        near[i] = np.uint8(flag)
+        some |= flag
+        pair_1 = digits + digits_1
+        digits_1 = digits
+    if ip:
+        digit_before = dot_before = colon_before = dots_1 = colons_1 = dots_2 = colons_2 = U64(0)
+        for i in range(text.size):
+            word = text[i]
+            digit, dot, colon = at_most(word ^ U64(0x3030303030303030), 9), equals(word, 46), equals(word, 58)
+            digit_2 = digit << U64(16) | digit_before >> U64(48)
+            dots = count(digit & (dot << U64(8) | dot_before >> U64(56)) & digit_2)
+            colons = count(colon)
+            flag = U64(dots + dots_2 >= U64(3)) | U64(colons + colons_2 >= U64(3))
+            flag |= U64((colon & (colon << U64(8) | colon_before >> U64(56))) != U64(0))
+            near[i] |= np.uint8(flag)
+            some |= flag
+            dots_2, colons_2 = dots + dots_1, colons + colons_1  # of this word and the one before
+            digit_before, dot_before, colon_before, dots_1, colons_1 = digit, dot, colon, dots, colons
+    return some != U64(0)
+
+
+@njit(nogil=True, inline="always")
+def _is_digit(c):
+    return c >= 48 and c <= 57
+
+
+@njit(nogil=True, inline="always")
+def _is_hex(c):
+    return (c >= 48 and c <= 57) or (c >= 65 and c <= 70) or (c >= 97 and c <= 102)
+
+
+@njit(nogil=True, inline="always")
+def _is_gap(c):
+    return c == 32 or c == 45 or c == 46 or c == 47 or c == 40 or c == 41
+
+
+@njit(nogil=True, cache=True)
+def _look(text, numbers, ip, out):
+    """Write (kind, start, stop) of the candidates in `text` (see `swar.words`) to `out`; return their number, -1: too many.
+
+    Run: digits with at most three of ` .-()/` between two, 7 of them within 17 bytes. Quad: four groups of digits, dots
+    between. Only what `_flag` flags is looked at, from 16 bytes before and the start of its run.
+    """
+    near = np.empty(text.size, np.uint8)
+    if not _flag(text, numbers, ip, near):
+        return 0
+    raw = text.view(np.uint8)
+    n = 0
+    done = run_stop = 0
+    for w in range(text.size):
+        if not near[w]:
+            continue
+        low = max(done, 8 * w - 40)
+        while low > done and (_is_digit(raw[low - 1]) or _is_gap(raw[low - 1])):
+            low -= 1
+        done = min(8 * w + 8, raw.size)
+        for i in range(low, done):
+            c = raw[i]
+            if c < 48 or c > 58:
+                continue
+            if n + 3 > out.shape[0]:
+                return -1
+            if c == 58:
+                # four hexadecimal digits of which the first is 2 or 3 (2000::/3), or ::f (mapped IPv4)
+                allocated = i > 3 and (raw[i - 4] == 50 or raw[i - 4] == 51)
+                if allocated and _is_hex(raw[i - 3]) and _is_hex(raw[i - 2]) and _is_hex(raw[i - 1]):
+                    out[n, 0], out[n, 1], out[n, 2] = _V6_START, i - 4, i + 1
+                    n += 1
+                if i + 2 < raw.size and raw[i + 1] == 58 and (raw[i + 2] | 32) == 102:
+                    out[n, 0], out[n, 1], out[n, 2] = _V6_START, i, i + 3
+                    n += 1
+                continue
+            if i > 0 and _is_digit(raw[i - 1]):
+                continue
+            dots = 0
+            group = j = i
+            while j < raw.size and j - group <= 3:
+                if raw[j] == 46 and j > group and dots < 3:
+                    dots += 1
+                    group = j + 1
+                elif not _is_digit(raw[j]):
+                    break
+                j += 1
+            if dots == 3 and j > group and j - group <= 3:
+                out[n, 0], out[n, 1], out[n, 2] = _QUAD, i, j
+                n += 1
+            if i > 1 and i + 1 < raw.size and _is_digit(raw[i + 1]):
+                x, y = raw[i - 2], raw[i - 1]
+                if x >= 65 and x <= 90 and y >= 65 and y <= 90:
+                    out[n, 0], out[n, 1], out[n, 2] = _IBAN_START, i - 2, i + 2
+                    n += 1
+            if i < run_stop:
+                continue
+            gap = 0
+            dense = False
+            recent = 0  # bit k: a digit k bytes back
+            j = i
+            while j < raw.size and gap <= 3:
+                recent = (recent << 1) & 0x1FFFF
+                if _is_digit(raw[j]):
+                    recent |= 1
+                    gap = 0
+                    run_stop = j + 1
+                    dense = dense or _bits(recent) >= 7
+                elif _is_gap(raw[j]):
+                    gap += 1
+                else:
+                    break
+                j += 1
+            if dense:
+                out[n, 0], out[n, 1], out[n, 2] = _RUN, i, run_stop
+                n += 1
+    return n
+
+
+@njit(nogil=True, inline="always")
+def _bits(x):
+    n = 0
+    while x:
+        x &= x - 1
+        n += 1
+    return n
+
+
+# What may not stand next to a finding, see the head. An e-mail address's own characters are among it, so that taking
+# one finding out never frees another.
+_LEFT = rb"(?<![\w.\-+%@])"
+_RIGHT = rb"(?![\w@]|[.\-+%][\w@])"
+_right = re.compile(_RIGHT)
+
+# ------------------------------------------------------------------------------------------------------------- e-mail
+
+_AT = re.compile(rb"@(?=[A-Za-z0-9\x80-\xff])")
+_LOCAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+'-"
+_DOMAIN = re.compile(rb"[A-Za-z0-9.\x80-\xff-]{3,255}+")
+_TOP_LEVEL = re.compile(r"xn--[A-Za-z0-9-]{1,59}|[A-Za-z]{2,24}(?![A-Za-z0-9-])|[^\W\d_]{2,24}")
+_IMAGE_SCALE = re.compile(r"\dx\.")
+
+
+def _emails(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    done = 0
+    for at in _AT.finditer(raw):
+        here = at.start()
+        if here < done:
+            continue
+        start = _local_start(bytes(raw[max(done, here - 65) : here]), here)
+        if start == here:
+            continue
+        domain = _DOMAIN.match(raw, here + 1)
+        size = _domain_size(domain.group()) if domain else 0
+        if size:
+            done = here + 1 + size
+            yield start, done
+
+
+def _local_start(before: bytes, at: int) -> int:
+    """Where the local part of at most 64 bytes starts; `at` if there is none."""
+    run = before[len(before.rstrip(_LOCAL)) :]
+    if not run and before[-1:] >= b"\x80":  # an internationalised one: letters of any script
+        letters = before.decode("utf-8", "ignore")
+        size = 0
+        while size < len(letters) and (letters[-1 - size].isalnum() or letters[-1 - size] in "._+-"):
+            size += 1
+        run = letters[len(letters) - size :].encode()
+    if len(run) > 64 or run.endswith(b"."):
+        return at
+    run = run[run.rfind(b"..") + 2 :] if b".." in run else run
+    return at - len(run.lstrip(b".%+'-"))
+
+
+def _domain_size(run: bytes) -> int:
+    """Bytes of the domain that `run` starts with; 0 if it is none."""
+    domain = run.decode("utf-8", "ignore")
+    if not domain.isascii():
+        foreign = re.search(
+            r"[^\w.\-\u0300-\u036f\u0900-\u0dff]", domain
+        )  # quotes, dashes, full stops of other scripts
+        domain = domain[: foreign.start()] if foreign else domain
+    if _IMAGE_SCALE.match(domain):
+        return 0
+    labels = domain.split(".")
+    if "" in labels:
+        labels = labels[: labels.index("")]
+    while len(labels) > 1:
+        top = _TOP_LEVEL.match(labels[-1])
+        # ASCII letters with others after them: text that goes on without a blank, as in Chinese
+        if top and (
+            top.end() == len(labels[-1]) or not labels[-1][top.end()].isascii() or labels[-1][top.end()] == "-"
+        ):
+            if all(0 < len(label) <= 63 and label[0] != "-" and label[-1] != "-" for label in labels[:-1]):
+                return len(".".join([*labels[:-1], top.group()]).encode())
+            return 0
+        labels.pop()
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------- IBAN
+
+# Country and length in characters: SWIFT IBAN registry, release 99.
+_IBAN_LENGTHS = {
+    entry[:2]: int(entry[2:])
+    for entry in (  # noqa: SIM905
+        "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 EE20 EG29 "
+        "ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 "
+        "LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 "
+        "PT25 QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 "
+        "YE30"
+    ).split(" ")
+}
+_IBAN = re.compile(_LEFT + rb"[A-Z]{2}\d\d(?:[ -]?[A-Z0-9]){11,29}")
+
+
+def _ibans(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    for match in _at(_IBAN, raw, candidates.get(_IBAN_START)):
+        text = match.group().decode()
+        length = _IBAN_LENGTHS.get(text[:2])
+        if length is None:
+            continue
+        compact, size = "", 0
+        while len(compact) < length and size < len(text):
+            compact += text[size].strip(" -")
+            size += 1
+        if len(compact) == length and _right.match(raw, match.start() + size) and _mod_97(compact) == 1:
+            yield match.start(), match.start() + size
+
+
+def _mod_97(iban: str) -> int:
+    return int("".join(str(int(c, 36)) for c in iban[4:] + iban[:4])) % 97
+
+
+# --------------------------------------------------------------------------------------------------------------- card
+
+_CARD = re.compile(
+    _LEFT + rb"(?:\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?|\d{4}([ -])\d{6}\2\d{4,5}|\d{13,19}+)" + _RIGHT
+)
+# Prefix range and lengths of the issuers: ISO/IEC 7812 and the networks' own pages.
+_ISSUERS = (
+    ("4", "4", (13, 16, 19)),  # Visa
+    ("51", "55", (16,)), ("2221", "2720", (16,)),  # Mastercard
+    ("34", "34", (15,)), ("37", "37", (15,)),  # American Express
+    ("6011", "6011", (16, 19)), ("644", "649", (16, 19)), ("65", "65", (16, 19)),  # Discover
+    ("3528", "3589", (16, 19)),  # JCB
+    ("300", "305", (14,)), ("36", "36", (14,)), ("38", "39", (14,)),  # Diners Club
+    ("62", "62", (16, 17, 18, 19)),  # UnionPay
+    ("50", "50", (16,)), ("56", "58", (16,)), ("6304", "6304", (16,)), ("67", "67", (16,)),  # Maestro
+)  # fmt: skip
+
+
+def _cards(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    for match in _within(_CARD, raw, [run for run in candidates.get(_RUN, []) if run[1] - run[0] >= 13]):
+        digits = re.sub(rb"\D", b"", match.group()).decode()
+        issued = any(low <= digits[: len(low)] <= high and len(digits) in n for low, high, n in _ISSUERS)
+        if issued and _luhn(digits):
+            yield match.span()
+
+
+def _luhn(digits: str) -> bool:
+    doubled = (sum(divmod(2 * int(d), 10)) for d in digits[-2::-2])
+    return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
+
+
+# ----------------------------------------------------------------------------------------------------------------- IP
+
+_V4 = re.compile(_LEFT + rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}" + _RIGHT)
+_V6 = re.compile(rb"(?<![\w:.\-+%@])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:.]{2,45}+(?![\w@]|[\-+%][\w@])")
+# Words that a version or section number follows, maybe with others of its kind between ("sections 1.2.3.4 and 1.2.3.5").
+_NUMBERED = frozenset(
+    rb"version versions ver v release releases build rev revision firmware update patch section sections sec chapter "
+    rb"chapters clause clauses article articles paragraph paragraphs para figure figures fig table tables appendix item "
+    rb"items step steps rule rules oid \xc2\xa7".split()
+)
+# Of the quads with no part above 99 most number a section of a text. These do not, nor those after a word of networking.
+_RESOLVERS = frozenset((b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1", b"9.9.9.9"))
+_CUE = re.compile(
+    rb"(?<![\w<])(?:ips?|ipv4|addr|address|addresses|dns|nameserver|server|hosts?|ping|gateway|router|resolver|subnet|whois|ssh)\b"
+)
+_HEADING = re.compile(rb"\.?[ \t]+[A-Z\x80-\xff]")
+_AND = frozenset((b"and", b"or", b"to"))
+# First and last address as integers; documentation ranges are left out on purpose.
+_RESERVED = """0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16
+198.18.0.0/15 224.0.0.0/3"""
+_NOT_PUBLIC_V4 = [(int(net[0]), int(net[-1])) for net in map(ipaddress.IPv4Network, _RESERVED.split())]
+_V4_STARTS = [low for low, _ in _NOT_PUBLIC_V4]
+
+
+def _ips(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    found = list(_v6(raw, candidates))
+    raw = _masked(raw, found)  # an IPv6 address may end in an IPv4 one
+    for match in _at(_V4, raw, candidates.get(_QUAD)):
+        if _is_public_v4(match.group()) and not _is_numbering(raw, match):
+            found.append(match.span())
+    yield from sorted(found)
+
+
+def _is_public_v4(quad: bytes) -> bool:
+    parts = quad.split(b".")
+    if any(int(p) > 255 or (len(p) > 1 and p[:1] == b"0") for p in parts):
+        return False
+    a, b, c, d = map(int, parts)
+    address = a << 24 | b << 16 | c << 8 | d
+    return _NOT_PUBLIC_V4[bisect_right(_V4_STARTS, address) - 1][1] < address
+
+
+def _is_numbering(raw: bytes | bytearray, match: re.Match[bytes]) -> bool:
+    """A version or section number, by what stands before it."""
+    start = match.start()
+    line = bytes(raw[max(0, start - 96) : start])
+    line = line[line.rfind(b"\n") + 1 :]
+    if line.endswith(b"/") and line[-2:-1].isalpha():  # Browser/1.2.3.4
+        return True
+    if _word_before(line, b"0123456789.,;:#- \t", _AND) in _NUMBERED:  # also "sections 1.2.3.4 and 1.2.3.5"
+        return True
+    quad = match.group()
+    if any(int(p) > 99 for p in quad.split(b".")):
+        return False
+    heads_line = not line.strip(b" \t#*>-")
+    cue = quad in _RESOLVERS or _CUE.search(line.lower(), max(0, len(line) - 48)) or line.endswith(b"://")
+    return not cue or (heads_line and bool(_HEADING.match(raw, match.end())))
+
+
+def _v6(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    for match in _at(_V6, raw, candidates.get(_V6_START)):
+        text = match.group().rstrip(b".").decode()
+        if text.endswith(":") and not text.endswith("::"):
+            text = text[:-1]
+        if text.count(":") < 2:
+            continue
+        try:
+            address = ipaddress.IPv6Address(text)
+        except ValueError:
+            continue
+        mapped = address.ipv4_mapped
+        if int(address) >> 125 == 1 or (mapped is not None and _is_public_v4(str(mapped).encode())):
+            yield match.start(), match.start() + len(text)
+
+
+# -------------------------------------------------------------------------------------------------------------- phone
+
+_GAP = rb"(?:[ .\-/]|[ .\-]?\(|\)[ .\-]?| - )?"  # between two digits of a number
+_LEFT_OF_PHONE = re.compile(rb"[\w.\-+%@]")
+# (NPA) NXX-XXXX, NPA-NXX-XXXX, NPA.NXX.XXXX: no part starts with 0 or 1, none of both is a service code (911), no area
+# code has 9 in the middle (North American Numbering Plan). No library needed, and none checks more but for area codes.
+_NPA, _NXX = rb"(?!.11)[2-9][0-8]\d", rb"(?!.11)[2-9]\d\d"
+_NORTH_AMERICAN = re.compile(
+    rb"(?:(?<![\w.\-+%@/#$])(?:1[ .\-])?" + _NPA + rb"([.\-])" + _NXX + rb"\1|"
+    rb"(?:(?<![\w.\-+%@/#$])1[ .\-]?)?\(" + _NPA + rb"\) ?" + _NXX + rb"[ .\-])\d{4}" + _RIGHT
+)  # fmt: skip
+_NUMBER = re.compile(rb"[+(]?\d(?:" + _GAP + rb"\d){6,24}+")
+# Words that say that a number is one to call, and those that may stand between ("call us at", "phone number is").
+_LABELS = frozenset(
+    "tel telephone phone phones ph fax mobile mob cell cellphone call dial whatsapp hotline tél téléphone telefon telefono "
+    "teléfono telefax handy mobil".encode().split()
+)
+_BETWEEN = frozenset(b"number no nr us me at on is".split())
+_NEXT = re.compile(rb"[ \t]{0,2}(?:/|,|;|\||&|or|and)[ \t]{0,2}(?=[+(]?\d)")
+_NUMBER_ENDS = re.compile(rb"(?![\d_@]|[A-Z]{2}\d|[.\-+%][\w@])")  # a letter may follow: web text often lacks the blank
+_NOT_A_PHONE = re.compile(
+    rb"(?:1[5-9]|20)\d\d[ ./-]{1,3}(?:(?:1[5-9]|20)\d\d|[01]?\d[ ./-][0-3]?\d(?:\D.*)?)$"  # years, 2024-05-01
+    rb"|[0-3]?\d[./-][01]?\d[./-](?:1[5-9]|20)\d\d(?:\D.*)?$"  # 01.05.2024
+    rb"|97[89][ -]?\d"  # ISBN-13
+)
+
+
+def _phones(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    runs = candidates.get(_RUN, [])
+    found = [m.span() for m in _within(_NORTH_AMERICAN, raw, [run for run in runs if run[1] - run[0] >= 12])]
+    for start, _ in runs:
+        sign = start - 1 if raw[start - 1 : start] in (b"+", b"(") else start
+        if sign and raw[sign : sign + 1] != b"(" and _LEFT_OF_PHONE.match(raw, sign - 1):
+            continue
+        number = _NUMBER.match(raw, sign)
+        if number is None:
+            continue
+        if raw[sign : sign + 1] == b"+":
+            found += _cut(raw, number.span(), _is_international)
+        elif _word_before(bytes(raw[max(0, sign - 48) : sign]), b".:# \t", _BETWEEN) in _LABELS:
+            found += _cut(raw, number.span(), _is_labelled)
+    done = 0
+    for start, stop in sorted(found, key=lambda span: (span[0], -span[1])):
+        if start < done:
+            continue
+        yield start, stop
+        done = stop
+        while following := _NEXT.match(raw, done):  # "Tel. 555-0142 / 555-0143"
+            number = _NUMBER.match(raw, following.end())
+            more = _cut(raw, number.span(), _is_labelled) if number else []
+            if not more:
+                break
+            yield more[0]
+            done = more[0][1]
+
+
+def _cut(raw: bytes | bytearray, span: tuple[int, int], good: Callable[[bytes], bool]) -> list[tuple[int, int]]:
+    """The longest head of a run of digits that is a number: all of it, or up to a blank."""
+    start, stop = span
+    run = bytes(raw[start:stop])
+    ends = [len(run)] if _NUMBER_ENDS.match(raw, stop) else []
+    ends += [m.start() for m in re.finditer(rb"(?<=\d)[ (]", run)][::-1]
+    for end in ends:
+        head = run[:end]
+        if head[:1] == b"(" and b")" not in head:
+            continue
+        if 7 <= sum(map(bytes.isdigit, (head[i : i + 1] for i in range(end)))) <= 15 and good(head):
+            return [(start, start + end)]
+    return []
+
+
+def _is_international(number: bytes) -> bool:
+    import phonenumbers  # loads 0.1 s of tables
+
+    try:
+        parsed = phonenumbers.parse(number.decode())
+    except phonenumbers.NumberParseException:
+        return False
+    if phonenumbers.is_valid_number(parsed):
+        return True
+    # possible, or local after a country code (+1-555-0142), needs the look of one: amounts are grouped by blanks
+    reason = phonenumbers.is_possible_number_with_reason(parsed)
+    possible = (phonenumbers.ValidationResult.IS_POSSIBLE, phonenumbers.ValidationResult.IS_POSSIBLE_LOCAL_ONLY)
+    return reason in possible and b" " not in number
+
+
+def _is_labelled(number: bytes) -> bool:
+    if number[:1] == b"+":
+        return _is_international(number) or b" " in number
+    return not _NOT_A_PHONE.match(number)
+
+
+# -------------------------------------------------------------------------------------------------------------- common
+
+_LAST_WORD = re.compile(rb"(?<![A-Za-z\x80-\xff])[A-Za-z\x80-\xff]+$")
+
+
+def _word_before(text: bytes, skipped: bytes, between: frozenset[bytes]) -> bytes:
+    """The last word of `text` in lower case, behind the bytes `skipped` and up to three words `between`."""
+    head = text.rstrip(skipped)
+    for _ in range(4):
+        word = _LAST_WORD.search(head, max(0, len(head) - 16))
+        if word is None:
+            return b""
+        last = word.group().lower()
+        if last not in between:
+            break
+        head = head[: word.start()].rstrip(skipped)
+    return last
+
+
+def _at(
+    pattern: re.Pattern[bytes], raw: bytes | bytearray, spans: list[tuple[int, int]] | None
+) -> Iterator[re.Match[bytes]]:
+    """Matches that start where the spans start."""
+    for start, _ in spans or []:
+        match = pattern.match(raw, start)
+        if match:
+            yield match
+
+
+def _within(
+    pattern: re.Pattern[bytes], raw: bytes | bytearray, spans: list[tuple[int, int]] | None
+) -> Iterator[re.Match[bytes]]:
+    """Matches inside the spans, which may start one byte earlier and look two bytes further."""
+    for start, stop in spans or []:
+        yield from pattern.finditer(raw, max(0, start - 1), stop + 2)
+
+
+_FINDERS: dict[str, Callable[[bytes | bytearray, Candidates], Iterator[tuple[int, int]]]] = {
+    "email": _emails,
+    "iban": _ibans,
+    "card": _cards,
+    "ip": _ips,
+    "phone": _phones,
+}

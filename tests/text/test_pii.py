@@ -1,0 +1,232 @@
+"""gpu_curate.text.pii: what is found, what stays, spans, idempotence, time."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_curate.config import Pii
+from gpu_curate.text.pii import PLACEHOLDERS, PiiScanner, Span, shape
+
+pytest.importorskip("phonenumbers", reason="needs phonenumbers (the extra `pii`)")
+
+ALL = PiiScanner(Pii(email="replace", ip="replace", phone="replace", card="replace", iban="replace"))
+COUNT = PiiScanner(Pii(email="count", ip="count", phone="count", card="count", iban="count"))
+
+
+def found(text: str) -> list[tuple[str, str]]:
+    return [(s.kind, text[s.start : s.stop]) for s in COUNT.scrub(text)[2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tess.almeida@example.org", ["tess.almeida@example.org"]),
+        ("Write to tess@example.org. Or not.", ["tess@example.org"]),
+        ("<a@b.co>, (c+d@e-f.museum); mailto:g_h@i.example", ["a@b.co", "c+d@e-f.museum", "g_h@i.example"]),
+        ("bob@müller.de und почта@пример.рф", ["bob@müller.de", "почта@пример.рф"]),
+        ("邮箱foo@bar.com请联系", ["foo@bar.com"]),
+        ("“quoted@example.net”—then", ["quoted@example.net"]),
+        ("a@b.com@c.org", ["a@b.com"]),
+        ("x@xn--mller-kva.de", ["x@xn--mller-kva.de"]),
+        ("half \ud800 a@b.org", ["a@b.org"]),
+        ("'o'neil@example.ie'", ["o'neil@example.ie"]),
+    ],
+)
+def test_email_addresses_are_found(text, expected):
+    assert found(text) == [("email", e) for e in expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "icon@2x.png", "pkg@1.2.3", "@media screen", "user@localhost", "a@b", "@Override public", "x @ y.com", "foo.@bar.com",
+        "npm i react@18.2.0", "a" * 65 + "@example.org", "a@-b.com", "https://medium.com/@user.name", "a@b..com",
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_an_email_address_stays(text):
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2001:db8::", ["2001:db8::"]),
+        ("see 2001:db8::1.", ["2001:db8::1"]),
+        ("[2001:db8::1]:443, 2a00:1450:4009:80b::200e/64", ["2001:db8::1", "2a00:1450:4009:80b::200e"]),
+        ("2001:db8:85a3:8d3:1319:8a2e:370:7348", ["2001:db8:85a3:8d3:1319:8a2e:370:7348"]),
+        ("::ffff:8.8.8.8", ["::ffff:8.8.8.8"]),
+        ("http://93.184.216.34/x and 203.0.113.7:80", ["93.184.216.34", "203.0.113.7"]),
+        ("ping 8.8.8.8, or 8.8.4.4.", ["8.8.8.8", "8.8.4.4"]),
+        ("the address 4.31.198.44 answers", ["4.31.198.44"]),
+        ("203.0.113.7 - - [10/Oct/2020]", ["203.0.113.7"]),
+    ],
+)
+def test_public_addresses_are_found(text, expected):
+    assert found(text) == [("ip", e) for e in expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "std::vector", "::before", "a::b", "abcd::ef", "dead::beef", "std::chrono::seconds", "Foo::Bar::baz()", "x::2001",
+        "00:1a:2b:3c:4d:5e", "00:11:22:33:44:55:66:77", "12:30:45", "2024-05-01T12:30:45", "1:2:3:4:5:6:7", "::1", "fe80::1",
+        "fc00::1", "ff02::1", "10.0.0.1", "192.168.1.254", "172.16.0.1", "127.0.0.1", "169.254.1.1", "255.255.255.0", "224.0.0.1",
+        "0.0.0.0", "v10.4.2", "v10.4.2.1", "version 112.4.2.1", "Chrome/120.0.0.0", "release 120.1.2.3 and 120.1.2.4",
+        "Section 1.2.3.4 explains", "see sections 1.2.3.4, 1.2.3.5 and 1.2.3.6", "1.2.3.4 Overview", "6.1.8.67. AVEC", "§ 1.2.3.4",
+        "1.3.6.1.4.1.311", "300.1.1.1", "203.0.113.256", "203.0.113.07", "1.2.3", "a203.0.113.7", "203.0.113.7a",
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_an_address_stays(text):
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("+1-555-0142", ["+1-555-0142"]),
+        ("+1 415 555 0142", ["+1 415 555 0142"]),
+        ("+44 (0)20 7946 0958 is in London", ["+44 (0)20 7946 0958"]),
+        ("+1 415 555 0142 2024", ["+1 415 555 0142"]),
+        ("(212) 555-0199 or 415-555-0142, 415.555.0143.", ["(212) 555-0199", "415-555-0142", "415.555.0143"]),
+        ("1-800-555-0199", ["1-800-555-0199"]),
+        ("Tel: 020 7946 0958 / 020 7946 0959", ["020 7946 0958", "020 7946 0959"]),
+        ("give them a call at 262-9181.", ["262-9181"]),
+        ("TELEPHONE NO. 86-23-63888888", ["86-23-63888888"]),
+        ("Tél. 01 23 45 67 89", ["01 23 45 67 89"]),
+        ("Fax 0871 527 8800Whether", ["0871 527 8800"]),
+    ],
+)
+def test_phone_numbers_are_found(text, expected):
+    assert found(text) == [("phone", e) for e in expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-05-01", "2024-05-01 12:30", "1999-2004", "call 2024-05-01", "phone: 1999-2004", "population 8 336 817", "8336817",
+        "+12 345 678 people", "ISBN 978-0-306-40615-7", "ISBN 0-306-40615-2", "ISSN 1234-5679", "3.14159265", "v10.4.2",
+        "123-45-6789", "94110-1234", "1234567890123", "12345678", "$1 234 567.89", "911-555-0142", "212-911-0142", "192.168.100.200",
+        "part 415-555-0142-B", "x415-555-0142", "/2024/05/01/123456", "0.1234567", "10,000,000", "1 2 3 4 5 6 7 8 9",
+        "Teleport 12345678", "phone 123456",
+    ],
+)  # fmt: skip
+def test_other_numbers_are_no_phone_numbers(text):
+    assert found(text) == []
+
+
+def test_payment_cards_need_prefix_grouping_and_checksum():
+    cards = ["4111 1111 1111 1111", "4111-1111-1111-1111", "4111111111111111", "3782 822463 10005", "5555555555554444",
+             "6011111111111117", "3530111333300000", "30569309025904", "2223003122003222"]  # fmt: skip
+    for card in cards:
+        assert found(f"pay {card}, now") == [("card", card)]
+    others = ["4111 1111 1111 1112", "9111111111111111", "4111 1111-1111 1111", "41111111 11111111", "04111111111111111",
+              "4111111111111111.5", "1234567812345670", "x4111111111111111"]  # fmt: skip
+    for other in others:
+        assert found(f"pay {other}, now") == []
+
+
+def test_ibans_need_length_and_checksum():
+    ibans = ["DE89 3704 0044 0532 0130 00", "GB29NWBK60161331926819", "NL95 INGB 0004 5487 74",
+             "MT84MALT011000012345MTLCAST001S", "NO93 8601 1117 947", "FR14 2004 1010 0505 0001 3M02 606"]  # fmt: skip
+    for iban in ibans:
+        assert found(f"to {iban} please") == [("iban", iban)]
+    for other in ["DE89 3704 0044 0532 0130 01", "DE89 3704 0044 0532 0130", "XX89370400440532013000", "ADE89370400440532013000",
+                  "GB29NWBK601613319268190"]:  # fmt: skip
+        assert [kind for kind, _ in found(f"to {other} please")] == []
+
+
+def test_types_are_off_counted_or_replaced_each_on_its_own():
+    text = "a@b.org at 203.0.113.7 or +1 415 555 0142"
+    assert PiiScanner(Pii()).scrub(text) == (text, {}, [])
+    scanner = PiiScanner(Pii(email="replace", ip="count"))
+    scrubbed, counts, spans = scanner.scrub(text)
+    assert scrubbed == "<EMAIL> at 203.0.113.7 or +1 415 555 0142"
+    assert counts == {"email": 1, "ip": 1}
+    assert spans == [Span("email", 0, 7), Span("ip", 11, 22)]
+
+
+def test_spans_count_characters_and_come_in_order():
+    text = "日本語 +1 415 555 0142 “é” 😀 a@b.org, 8.8.8.8 — DE89 3704 0044 0532 0130 00 и 4111111111111111"
+    scrubbed, counts, spans = ALL.scrub(text)
+    assert scrubbed == "日本語 <PHONE> “é” 😀 <EMAIL>, <IP> — <IBAN> и <CARD>"
+    assert [text[s.start : s.stop] for s in spans] == [
+        "+1 415 555 0142", "a@b.org", "8.8.8.8", "DE89 3704 0044 0532 0130 00", "4111111111111111",
+    ]  # fmt: skip
+    assert counts == dict.fromkeys(["phone", "email", "ip", "iban", "card"], 1)
+    assert ALL.scrub(text, text.encode()) == (scrubbed, counts, spans)
+
+
+def test_text_without_findings_is_the_same_object():
+    for text in ["", "a", "@", "plain prose of 1999", "x" * 10_000, "C++: std::map<int, a::b> at 12:30:45"]:
+        assert ALL.scrub(text)[0] is text
+        assert COUNT.scrub(text + " a@b.org")[0] == text + " a@b.org"
+
+
+@pytest.mark.parametrize("at", range(0, 18))
+def test_finding_does_not_depend_on_where_it_starts(at):
+    for item in ["+1-555-0142", "(212) 555-0199", "8.8.8.8", "203.0.113.107", "2001:db8::", "2a00:1450:4009:80b:1:2:3:200e",
+                 "4111 1111 1111 1111", "MT84 MALT 0110 0001 2345 MTLC AST0 01S", "Tél. 01 23 45 67 89"]:  # fmt: skip
+        assert len(found("x" * at + " " + item + " end")) == 1
+        assert len(found("x" * at + " " + item)) == 1
+
+
+PIECES = [
+    *PLACEHOLDERS.values(), "a@b.org", "8.8.8.8", "1.2.3.4", "203.0.113.7", "10.0.0.1", "2001:db8::1", "::", "+1-555-0142",
+    "(212) 555-0199", "415-555-0142", "4111 1111 1111 1111", "4111111111111111", "DE89370400440532013000",
+    "DE89 3704 0044 0532 0130 00", "Tel", "phone ", "version ", "section ", "address ", " and ", ", ", " / ", " ", "-", ".", "@",
+    "+", ":", "(", ")", "'", "%", "/", "\n", "v", "x", "1", "2024", "555", "é", "日本", "b.org", "foo", "<", ">", "ABCD" * 17,
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+@settings(max_examples=100, deadline=None)
+def test_scrubbing_twice_is_scrubbing_once(text):
+    scrubbed, counts, spans = ALL.scrub(text)
+    assert ALL.scrub(scrubbed) == (scrubbed, {}, [])
+    assert sum(counts.values()) == len(spans)
+    assert all(a.stop <= b.start for a, b in itertools.pairwise(spans))
+    rebuilt, last = [], 0
+    for s in spans:
+        rebuilt += [text[last : s.start], PLACEHOLDERS[s.kind]]
+        last = s.stop
+    assert "".join([*rebuilt, text[last:]]) == scrubbed
+    assert COUNT.scrub(text) == (text, counts, spans)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=100, deadline=None)
+def test_public_ipv4_is_what_the_registry_says(value):
+    address = ipaddress.IPv4Address(value)
+    documentation = any(
+        address in ipaddress.ip_network(n) for n in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
+    )
+    special = ["192.0.0.0/24", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4", "100.64.0.0/10"]
+    reserved = address.is_private or any(address in ipaddress.ip_network(n) for n in special)
+    public = documentation or not reserved
+    assert found(f"address {address} answers") == ([("ip", str(address))] if public else [])
+
+
+@pytest.mark.parametrize(
+    ("unit", "times"),
+    [("a", 80_000), ("1.", 40_000), ("1", 80_000), ("1 ", 40_000), ("ab:", 30_000), ("2001:", 20_000), ("::", 40_000), ("@", 40_000),
+     ("a@a.", 10_000), ("+1", 40_000), ("+1 ", 30_000), ("tel 1", 20_000), ("DE89 ", 10_000), ("4111 ", 10_000), ("(1", 40_000),
+     ("é@", 10_000), ("a@" + "b." * 100, 200), ("8.8.8.8 ", 5_000), ("version 1.2.3.4, ", 5_000), ("0x2001ab:cd-", 8_000)],
+)  # fmt: skip
+def test_time_is_linear(unit, times):
+    text = unit * times + "@"
+    ALL.scrub("warm +49 30 901820 a@b.org")
+    start = time.process_time()
+    ALL.scrub(text)
+    once = time.process_time() - start
+    assert once < 1.0
+
+
+def test_shape_tells_nothing():
+    assert shape("Tess.Almeida+1@example.org") == "xxxx.xxxxxxx+0@xxxxxxx.xxx"
+    assert shape("+1 (415) 555-0142") == "+0 (000) 000-0000"
