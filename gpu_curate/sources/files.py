@@ -116,13 +116,18 @@ def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
         raise ConfigError(f"{key}: {pattern}: {e}") from e
 
 
-def open_raw(path: str, options: dict[str, Any] | None = None) -> IO[bytes]:
-    """The bytes of a file, seekable, as they lie there."""
+def open_raw(path: str, options: dict[str, Any] | None = None, random: bool = False) -> IO[bytes]:
+    """The bytes of a file, seekable, as they lie there.
+
+    Args:
+        random: over a network, fetch exactly the ranges that are read; False reads ahead in blocks.
+    """
     if not is_remote(path):
         return open(path, "rb")
     import fsspec
 
-    return fsspec.open(path, "rb", **(options or {})).open()
+    fs, name = fsspec.core.url_to_fs(path, **(options or {}))
+    return fs.open(name, "rb", **({"cache_type": "none"} if random else {}))
 
 
 @contextlib.contextmanager

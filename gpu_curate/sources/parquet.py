@@ -42,7 +42,7 @@ class ParquetReader:
             ConfigError: the file has no such column; the message names those it has.
         """
         try:
-            with open_raw(path, self.source.storage_options) as f:
+            with open_raw(path, self.source.storage_options, random=True) as f:
                 metadata = pq.read_metadata(f)
         except (pa.ArrowException, OSError) as e:
             if isinstance(e, FileNotFoundError):
@@ -87,7 +87,7 @@ class ParquetReader:
     def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
         row = split.first_row
         try:
-            with open_raw(split.path, self.source.storage_options) as f:
+            with open_raw(split.path, self.source.storage_options, random=True) as f:
                 file = pq.ParquetFile(f, pre_buffer=is_remote(split.path), buffer_size=1 << 20)
                 if file.metadata.num_rows == 0:
                     yield Skip("empty_file")

@@ -190,6 +190,7 @@ class Documents(Stage):
 
 def _records(source: SourceBase, reader: Reader, pieces: list[Piece]) -> Iterator[tuple[Piece, Record | Reject | Skip]]:
     """The records of a task up to the source's limits."""
+    limited = source.max_documents is not None or source.max_bytes is not None
     documents = nbytes = 0
     for piece in pieces:
         for item in reader.read(piece.split):
@@ -198,7 +199,7 @@ def _records(source: SourceBase, reader: Reader, pieces: list[Piece]) -> Iterato
             if source.max_bytes is not None and nbytes >= source.max_bytes:
                 return
             yield piece, item
-            if isinstance(item, Record):
+            if isinstance(item, Record) and limited:
                 documents += 1
                 nbytes += len(item.text.encode("utf-8", "surrogatepass"))
 
@@ -251,9 +252,10 @@ class PartitionWriter:
 
         text = self._normalize(record.text)
         if self._pii is not None:
-            text, counts, spans = self._pii.scrub(text)
+            before = text
+            text, counts, spans = self._pii.scrub(before)
             self._facts["pii"].update(counts)
-            self._sample(spans)
+            self._sample(before, spans)
         nbytes = len(text) if text.isascii() else len(text.encode("utf-8"))
         rows = self._rows
         if rows["doc_id"] and self._bytes + nbytes > self._limit:
@@ -273,12 +275,14 @@ class PartitionWriter:
         self._bytes += nbytes
         self._count(piece, "documents")
 
-    def _sample(self, spans: list[Any]) -> None:
-        """Keep the first few findings of each type, masked, so that the report can show what was taken for what."""
-        for kind, found in spans:
-            seen = self._samples.setdefault(kind, [])
+    def _sample(self, text: str, spans: list[Any]) -> None:
+        """Keep the shape of the first few findings of each type, so that the report can show what was taken for what."""
+        from gpu_curate.text.pii import shape
+
+        for span in spans:
+            seen = self._samples.setdefault(span.kind, [])
             if len(seen) < 3:
-                seen.append(found)
+                seen.append(shape(text[span.start : span.stop]))
 
     def reject(self, reject: Reject, piece: Piece, source: SourceBase) -> None:
         where = f"{piece.split.path}: row {reject.row}" + ("" if reject.offset is None else f", byte {reject.offset}")
