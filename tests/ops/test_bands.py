@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sysconfig
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +152,17 @@ def edited(texts: list[str], seed: int) -> list[str]:
     return out
 
 
+@cache
+def edited_pairs(path: Path | None) -> tuple[TextColumn, np.ndarray, np.ndarray]:
+    """Documents and their edits, the pairs of at least 20 shingles that differ, and their exact Jaccard similarity."""
+    texts = python_documents(12_000) if path is None else corpus_documents(path, 12_000)
+    both, n = TextColumn.from_texts(texts + edited(texts, seed=11)), len(texts)
+    hash_S, offsets = shingles(both, MinHashSpec())
+    pairs = np.stack([np.arange(n), np.arange(n) + n], axis=1)[np.diff(offsets)[:n] >= 20]
+    similarity = jaccard_exact(hash_S, offsets, pairs)
+    return both, pairs[similarity < 1], similarity[similarity < 1]
+
+
 @pytest.mark.parametrize("family", ["affine", "fmix64"])
 @pytest.mark.parametrize("source", ["corpus", "python"])
 def test_catch_rate_of_edited_real_documents_follows_the_s_curve(source, family, shared_data):
@@ -160,21 +172,11 @@ def test_catch_rate_of_edited_real_documents_follows_the_s_curve(source, family,
     p (1 - p). Bernstein's inequality: it is off by more than L/3 + sqrt(L^2/9 + 2 L v) once in 10^6, L = ln(2 * 10^6);
     that is 5.4 sigma for large bins, and right for rare events too.
     """
-    texts = (
-        corpus_documents(shared_data("bench/corpus.parquet"), 12_000)
-        if source == "corpus"
-        else python_documents(12_000)
-    )
-    spec, bands = MinHashSpec(family=family), BandSpec()
-    both = TextColumn.from_texts(texts + edited(texts, seed=11))
-    sig_NH, n_shingles_N = signatures(both, spec)
-    n = len(texts)
-    pairs = np.stack([np.arange(n), np.arange(n) + n], axis=1)
-    pairs = pairs[n_shingles_N[:n] >= 20]
-    similarity = jaccard_exact(*shingles(both, spec), pairs)
-    pairs, similarity = pairs[similarity < 1], similarity[similarity < 1]
+    path = shared_data("bench/corpus.parquet") if source == "corpus" else None
+    both, pairs, similarity = edited_pairs(path)
+    bands = BandSpec()
+    band_BN = band_hashes(signatures(both, MinHashSpec(family=family))[0], bands)
     assert len(pairs) >= 10_000
-    band_BN = band_hashes(sig_NH, bands)
     caught = (band_BN[:, pairs[:, 0]] == band_BN[:, pairs[:, 1]]).any(axis=0)
     probability = s_curve(similarity, bands)
     tail = np.log(2e6)

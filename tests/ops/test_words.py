@@ -203,11 +203,26 @@ def test_non_ascii_at_every_distance_from_the_end_of_the_buffer(tail):
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "ab ", "é", "北", "a北", "\u00ad", "Ⱥ", "\U0001f600", "abcdefghijklmnop", "wörd "]
+    "piece",
+    [
+        "a",
+        "ab ",
+        "é",
+        "北",
+        "a北",
+        "\u00ad",
+        "Ⱥ",
+        "\U0001f600",
+        "abcdefghijklmnop",
+        "wörd ",
+        "x" * 99 + " ",
+        "y" * 3000 + " ",
+    ],
+    ids=lambda piece: f"{len(piece)} x {piece[:4]!a}",
 )
 def test_documents_longer_than_a_chunk(piece):
     """Words, sequences and skipped code points that the end of a chunk cuts at every offset."""
-    long = piece.encode() * (2 * cpu.CHUNK // len(piece.encode()) + 20)
+    long = piece.encode() * (3 * cpu.CHUNK // len(piece.encode()) + 2)
     assert_equal_to_reference([b"." * shift + long for shift in range(5)])
 
 

@@ -117,7 +117,7 @@ def jaccard_exact(hash_S: Any, offsets: Any, pairs_P2: Any) -> Any:
         float64 of P: |A and B| / |A or B|, correctly rounded; 0.0 if both are empty.
     Raises:
         InputError: a document number out of 0..N - 1.
-    Memory: 34 bytes a shingle of the two largest documents.
+    Memory: at most 36 bytes a shingle of the largest pair.
     """
     _check_pairs(pairs_P2, len(offsets) - 1)
     return _twin(is_cupy(hash_S)).jaccard_exact(hash_S, offsets, pairs_P2)

@@ -254,7 +254,8 @@ def hash_documents(chars, offsets, work, hash_W, word_offsets):
 
 def word_hashes(text: TextColumn) -> tuple[np.ndarray, np.ndarray]:
     """See `gpu_curate.ops.words.word_hashes`."""
-    # A word and its separator take two bytes; memory beyond what is written is reserved, never touched, and given back.
+    # A word and its separator take two bytes. Address space for as many is reserved, 4 bytes a byte of text; what no hash
+    # is written to costs no memory and is given back.
     hash_W = np.empty((text.nbytes + len(text)) // 2 + CHUNK_WORDS, np.uint64)
     offsets = np.zeros(len(text) + 1, np.int64)
     hash_documents(as_input(text.chars), as_input(text.offsets), scratch(), hash_W, offsets)
