@@ -638,11 +638,56 @@ def likely_repeats(word, words, slots, seen, where):
 
 
 @njit
-def ngrams(word, reach, words, n_chars, out, d, table, seen, first, other, where, count):
+def match_ngrams(word, n, first, where, candidates, other, count, rest):
+    """Guess that an n-gram occurs first where its (n-1)-gram does, and check it; no branch depends on the text.
+
+    other[i] = j: so guessed; count[j]: how many equal that of word j; rest: the i whose guess is wrong. Returns its length.
+    """
+    n_rest = 0
+    for k in range(candidates):
+        i = I64(where[k])
+        j = I64(first[i])
+        same = word[j + n - 1] == word[i + n - 1]
+        other[i] = j
+        count[j] = I64(count[j]) * (j < i) + same
+        rest[n_rest] = i
+        n_rest += 1 - same
+    return n_rest
+
+
+@njit
+def match_rest(word, n, first, rest, n_rest, table, other, count):
+    """Find out where the n-grams of `rest` occur first, by a table; they equal none of those that were guessed right."""
+    if n_rest == 0:
+        return
+    shift = clear(table, n_rest)
+    last = (ONE << (U64(64) - shift)) - ONE
+    for k in range(n_rest):
+        i = I64(rest[k])
+        # an n-gram is its first word (n = 2) or where its (n-1)-gram occurs first, and its last word
+        head = word[i] if n == 2 else U64(first[i])
+        tail = word[i + n - 1]
+        slot = (head * KA + tail) >> shift
+        while True:
+            j = I64(table[slot]) - 1
+            if j < 0:
+                table[slot] = i + 1
+                other[i] = i
+                count[i] = 1
+                break
+            if word[j + n - 1] == tail and (word[j] if n == 2 else U64(first[j])) == head:
+                other[i] = j
+                count[j] += 1
+                break
+            slot = (slot + ONE) & last
+
+
+@njit
+def ngrams(word, reach, words, n_chars, out, d, table, seen, first, other, where, count, rest):
     """Fills the n-gram rows of out[:, d].
 
-    `where` lists in order the words where an n-gram starts that may occur twice: for n = 2 `likely_repeats`, then those
-    where an (n-1)-gram starts that does. first[i] is where the n-gram of word i occurs first, count[first[i]] how often.
+    `where` lists in order the words where an n-gram starts that occurs twice or more; only there can an (n+1)-gram do so.
+    first[i] is where the n-gram of word i occurs first, count[first[i]] how often.
     """
     for row in range(LONGEST_REPEATED_NGRAM, C4):
         out[row, d] = 0
@@ -650,33 +695,17 @@ def ngrams(word, reach, words, n_chars, out, d, table, seen, first, other, where
         out[TOP_NGRAM + n - 2, d] = I64(U32(reach[n] - reach[0])) + n - 1
     candidates = likely_repeats(word, words, other, seen, where)
     for n in range(2, MAX_N + 1):
-        shift = clear(table, candidates)
-        last = (ONE << (U64(64) - shift)) - ONE
-        valid = 0
-        for k in range(candidates):
-            i = I64(where[k])
-            if i + n > words:
-                break
-            valid += 1
-            # an n-gram is its (n-1)-gram, by the word (n = 2) or by where that occurs first, and its last word
-            head = word[i] if n == 2 else U64(first[i])
-            tail = word[i + n - 1]
-            slot = (head * KA + tail) >> shift
-            while True:
-                j = I64(table[slot]) - 1
-                if j < 0:
-                    table[slot] = i + 1
-                    other[i] = i
-                    count[i] = 1
-                    break
-                if word[j + n - 1] == tail and (word[j] if n == 2 else U64(first[j])) == head:
-                    other[i] = j
-                    count[j] += 1
-                    break
-                slot = (slot + ONE) & last
+        while candidates > 0 and where[candidates - 1] + n > words:
+            candidates -= 1
+        if n == 2:
+            match_rest(word, n, first, where, candidates, table, other, count)
+        else:
+            n_rest = match_ngrams(word, n, first, where, candidates, other, count, rest)
+            match_rest(word, n, first, rest, n_rest, table, other, count)
+        starts = candidates
         candidates = 0
         best, best_at = I64(1), I64(-1)
-        for k in range(valid):
+        for k in range(starts):
             i = I64(where[k])
             times = I64(count[other[i]])
             where[candidates] = i
@@ -712,7 +741,7 @@ def documents(chars, offsets, stage1, stage2, out, at):
     # Every word, and every line with a word, takes two bytes, but the last; write_bits writes up to 7 entries beyond.
     # What is not written to is never backed by memory.
     most = longest // 2 + 1 + BLOCK
-    bounds, where = np.empty(2 * most, I32), np.empty(most, I32)
+    bounds, where, rest = np.empty(2 * most, I32), np.empty(most, I32), np.empty(most, I32)
     first, other, count = np.empty(most, I32), np.empty(most, I32), np.empty(most, I32)
     word, reach = np.empty(most, U64), np.empty(most, U32)
     line_hash, line_chars = np.empty(most, U64), np.empty(most, I32)
@@ -728,7 +757,7 @@ def documents(chars, offsets, stage1, stage2, out, at):
             table, seen = np.empty(2 * need, I32), np.empty(8 * need, np.uint8)
         out[STOP, column] = hash_words(chars, start, words, bounds, word, reach)
         n_chars = I64(out[CHARS, column])
-        ngrams(word, reach, words, n_chars, out, column, table, seen, first, other, where, count)
+        ngrams(word, reach, words, n_chars, out, column, table, seen, first, other, where, count, rest)
         repeated, size = duplicates(line_hash, line_chars, lines, table)
         out[DUPLICATE_LINES, column], out[DUPLICATE_LINE_CHARS, column] = repeated, size
         repeated, size = duplicates(part_hash, part_chars, parts, table)
