@@ -85,6 +85,7 @@ def test_prose_templates_keep_their_values():
         ("{{Template:nowrap|a}} {{ nowrap\n|b\n}} {{<!-- c -->nowrap|c}} {{NoWrap|d}} {{small caps|e}} {{small_caps|f}}", "a b c d e f"),
         ("{{nowrap|{{convert|3|km}} of {{lang|de|{{small|x}}}}}}", "3 km of x"),
         ("{{blockquote|To be<ref>n</ref>, {{sic|ore}} not.{{cn}}|author=W}}", "To be, ore not."),
+        ("{{cquote|quote=So it goes.|author=K}} {{lang|fr|texte=oui}} {{nuclide|carbon|14}}", "So it goes. oui carbon-14"),
         ("{{nowrap|a{{!}}b}} {{nowrap|[http://x?a=b c]}}", "a|b c"),
     ],
 )  # fmt: skip
