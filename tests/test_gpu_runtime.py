@@ -15,9 +15,11 @@ from cudasim.module import available
 from gpu_curate import gpu_runtime
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import DeviceError, InputError
+from gpu_curate.ops.content_hash import gpu as content_hash_gpu
 from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.ops.minhash import cpu as minhash_cpu
 from gpu_curate.ops.minhash import gpu as minhash_gpu
+from gpu_curate.ops.text_stats import gpu as text_stats_gpu
 from gpu_curate.ops.words import gpu as words_gpu
 
 needs_compiler = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
@@ -99,20 +101,28 @@ def test_to_device_takes_only_its_own_bytes():
 
 
 @needs_compiler
-@pytest.mark.parametrize("documents", [[b"word " * 60] * 400, [b"a b c d e f g h"] * 4000, [b""] * 5000])
-def test_device_memory_stays_within_the_stated_footprint(documents):
-    # Text of one-letter words takes most: half a word a byte instead of English's sixth.
+@pytest.mark.parametrize("documents", [[b"word " * 60] * 400, [b"a b c d e f g h\n"] * 4000, [b""] * 5000])
+@pytest.mark.parametrize(
+    ("run", "stated", "word_bytes"),
+    [
+        (lambda c: minhash_gpu.signatures(c, MinHashSpec(), emulated()), minhash_gpu.footprint(MinHashSpec()), 8),
+        (lambda c: text_stats_gpu.text_stats(c, emulated()), text_stats_gpu.FOOTPRINT, 52),
+        (lambda c: content_hash_gpu.content_hash(c, emulated()), content_hash_gpu.FOOTPRINT, 0),
+    ],
+    ids=["signatures", "text_stats", "content_hash"],
+)
+def test_device_memory_stays_within_the_stated_footprint(documents, run, stated, word_bytes):
+    """Stated for English with 0.17 words a byte; a text with more takes `word_bytes` for each of them."""
     column = TextColumn.from_texts(documents)
     word_share = sum(len(d.split()) for d in documents) / max(column.nbytes, 1)
-    stated = minhash_gpu.footprint(MinHashSpec())
-    stated = stated._replace(per_text_byte=stated.per_text_byte + 8 * max(word_share - 0.17, 0))
-    minhash_gpu.signatures(column, MinHashSpec(), emulated())  # compiles
+    stated = stated._replace(per_text_byte=stated.per_text_byte + word_bytes * max(word_share - 0.17, 0))
+    run(column)  # compiles
     tracemalloc.start()
-    minhash_gpu.signatures(column, MinHashSpec(), emulated())
+    run(column)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= stated.of(column.nbytes, len(column))
-    assert peak > 0.3 * (stated.of(column.nbytes, len(column)) - stated.fixed)  # and is not idly large
+    assert peak > 0.3 * (stated.of(column.nbytes, len(column)) - stated.fixed)  # and it is not stated idly
 
 
 def test_footprint_of_a_partition():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from cudasim.columns import columns, random_columns
@@ -45,6 +48,34 @@ def test_sizes_around_a_mask_word_and_a_block(n):
 
 def test_megabytes_without_a_separator():
     assert_same(TextColumn.from_texts([b"x" * 2_000_003, b"y"]))
+
+
+@pytest.mark.parametrize("filler", ["\u00ad", "\u200d", "x", "é", "中", "\x80"])
+def test_work_is_linear_whatever_a_text_consists_of(filler):
+    """Memory accesses of both kernels that read text, counted by the checker."""
+
+    def accesses(n: int) -> int:
+        total = 0
+        device = emulated(checked=True)
+
+        def load(*args: object) -> object:
+            module = device.load(*args)
+
+            def counted(kernel: str) -> object:
+                def launch(*launch_args: object) -> None:
+                    nonlocal total
+                    module.get_function(kernel)(*launch_args)
+                    total += module.traffic()[0]
+
+                return launch
+
+            return SimpleNamespace(get_function=counted)
+
+        body = b"\x80" if filler == "\x80" else filler.encode()
+        gpu.word_hashes(TextColumn.from_texts([b"a" + body * n + b"b c"]), replace(device, load=load))
+        return total
+
+    assert accesses(20_000) < 2.2 * accesses(10_000)
 
 
 def test_very_many_empty_documents():

@@ -2,7 +2,8 @@
 //
 // Everything but hash_words is balanced whatever the documents look like: a thread takes 32 bytes of text, and what it
 // needs from before them is local. A well-formed sequence is recognised at its lead byte alone, so 3 bytes of look-back
-// find the code point that ends before any byte; only a run of SKIP code points makes a thread look back further.
+// find the code point that ends before any byte; only a run of SKIP code points makes the one thread behind it look back
+// further.
 //
 // Bits of a text: bit i of a mask stands for byte origin + i of `chars`, for i from head to head + (end - base) - 1,
 // where the documents' bytes are chars[base, end). `head` (0..31) is chosen so that every mask word, 32 bytes of text,
@@ -123,9 +124,10 @@ extern "C" __global__ void __launch_bounds__(256)
   u32 covers = words;  // all their bytes
   u32 singles = 0, skips = 0;
   bool inside = false;  // the code point before, SKIP left out, is a WORD
+  i64 before = -1;      // where to look for it; -1: nowhere
   u32 document = doc_starts[g];
   if (!(document & 1) && first > base) {
-    i64 p = first;
+    before = first;
     if (tails & 1) {  // the code point that began before and reaches into these bytes
       i64 q = first - 1;
       for (int k = 0; k < 2 && (chars[q] & 0xC0u) == 0x80u && !starts_document(t, q); k++) q--;
@@ -136,10 +138,9 @@ extern "C" __global__ void __launch_bounds__(256)
         if (x.cls == WORD) covers |= bytes;
         if (x.cls == SKIP) skips |= bytes;
         inside = x.cls == WORD;
-        p = x.cls == SKIP ? q : base;  // base: nothing more to look at
+        before = x.cls == SKIP ? q : -1;
       }
     }
-    if (!inside) inside = word_before(t, p);
   }
   for (; leads; leads &= leads - 1) {
     int k = __ffs(leads) - 1;
@@ -149,6 +150,9 @@ extern "C" __global__ void __launch_bounds__(256)
     if (x.cls == SINGLE) singles |= 1u << k;
     if (x.cls == SKIP) skips |= bytes;
   }
+  // Only a WORD that comes first, SKIP left out, asks what is before; so a long run of SKIP is walked once, not by all.
+  int lowest = skips == FULL ? 31 : __ffs(~skips) - 1;
+  if (before >= 0 && begins >> lowest & 1 && !(document & ((2u << lowest) - 1))) inside = word_before(t, before);
   u32 found = singles;
   if (skips == 0) {
     found |= begins & ~((covers << 1 | (u32)inside) & ~document);
