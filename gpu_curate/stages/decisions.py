@@ -97,9 +97,9 @@ class Decisions(Stage):
 
         fail(nbytes_N == 0, "empty")
         if config.language.model is not None and config.language.keep is not None:
-            from gpu_curate.text.language import language_codes
+            from gpu_curate.text.language import keep_labels
 
-            wanted = pa.array(sorted(language_codes(config.language.keep)), pa.string())
+            wanted = pa.array(sorted(keep_labels(config.language)), pa.string())
             known = pc.is_in(scores["language"].cast(pa.string()), wanted).to_numpy()
             fail(~known | (values["language_score"] < config.language.min_score), "language")
         if context.has("duplicates") and len(doc_id_N):
