@@ -133,12 +133,17 @@ class Documents(Stage):
         "sources",
         "text.normalize",
         "text.pii",
+        "text.swar",
         "text.wikitext",
         "text.html",
     )
 
     def settings(self, config: Config) -> Any:
         dropped = {"weight", "tokens"}
+        if config.pii.phone != "off":
+            from gpu_curate.text.pii import PiiScanner
+
+            PiiScanner(config.pii)  # fails now if it lacks a library
         return {
             "sources": [s.model_dump(exclude=dropped) for s in config.sources],
             "normalize": config.normalize and config.normalize.model_dump(),

@@ -26,11 +26,15 @@ class Scores(Stage):
     code: ClassVar[tuple[str, ...]] = ("stages.scores", "ops.text_stats", "quality", "text.language")
     on_device: ClassVar[bool] = True
 
-    def settings(self, config: Config) -> Any:
-        if config.language.model is None:
-            return None
-        from gpu_curate.text.language import model_identity
+    def libraries(self, config: Config) -> tuple[str, ...]:
+        return ("fasttext-predict",) if config.language.model is not None else ()
 
+    def settings(self, config: Config) -> Any:
+        if config.language.model is None and config.language.keep is None:
+            return None
+        from gpu_curate.text.language import check, model_identity
+
+        check(config.language)
         return {
             "model": model_identity(config.language),
             **config.language.model_dump(include={"min_chars", "min_margin"}),
