@@ -141,7 +141,7 @@ class Encoder:
             ids_N (`dtype`) and lens_D (int64): text i is ids[lens[:i].sum() :][: lens[i]]. An empty text has no ids.
             A text of more than CHUNK_CHARS is cut at `letter, space, letter` where the tokenizer's pattern makes that the
             same (`CHUNKABLE`), and encoded whole otherwise. Either way no token is lost.
-        Memory: ids, plus about 20 bytes a character of one call (BATCH_CHARS, or one text that cannot be cut), plus
+        Memory: ids, plus about 30 bytes a character of one call (BATCH_CHARS, or one text that cannot be cut), plus
             CACHE_BYTES at most for what gigatoken remembers.
         Raises:
             InputError: a text has a lone surrogate; names it by its position.
@@ -788,13 +788,15 @@ def train(texts: Iterable[str], vocab_size: int, eot: str, path: str | os.PathLi
     Returns:
         Entries in it: fewer than asked for when the sample has no more pairs to merge.
     Raises:
-        ConfigError: vocab_size is below 257, or there is no text.
+        ConfigError: vocab_size is below 257, `eot` is not a text, or there is no text to train on.
     """
     import tokenizers
     from tokenizers import decoders, models, pre_tokenizers, trainers
 
     if vocab_size < 257:
         raise ConfigError(f"vocab_size {vocab_size}: a byte-level BPE has at least 257 entries (256 bytes and eot)")
+    if not isinstance(eot, str):
+        raise ConfigError(f"tokenizer.eot {eot!r}: a tokenizer that is trained needs the text of the token, not an id")
     seen = False
 
     def counted() -> Iterator[str]:

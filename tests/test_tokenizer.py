@@ -697,6 +697,8 @@ def test_a_small_sample_gives_a_smaller_vocabulary(tmp_path):
 def test_training_refuses_what_cannot_be_trained(tmp_path):
     with pytest.raises(ConfigError, match="at least 257"):
         train(["x"], 256, EOT, tmp_path / "t.json")
+    with pytest.raises(ConfigError, match="not an id"):
+        train(["x"], 300, 299, tmp_path / "t.json")
     for texts in ([], ["", ""]):
         with pytest.raises(ConfigError, match="no text"):
             train(texts, 300, EOT, tmp_path / "t.json")
