@@ -23,6 +23,8 @@ from gpu_curate.ops.bands import gpu as bands_gpu
 from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.ops.minhash import cpu as minhash_cpu
 from gpu_curate.ops.minhash import gpu as minhash_gpu
+from gpu_curate.ops.text_stats import cpu as stats_cpu
+from gpu_curate.ops.text_stats import gpu as stats_gpu
 from gpu_curate.ops.words import cpu as words_cpu
 from gpu_curate.ops.words import gpu as words_gpu
 
@@ -84,6 +86,10 @@ def bands_agree(device: Device) -> bool:
     )
 
 
+def stats_agree(device: Device) -> bool:
+    return np.array_equal(stats_gpu.text_stats(COLUMN, device), stats_cpu.text_stats(COLUMN))
+
+
 @pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 @pytest.mark.parametrize(
     ("op", "agree", "old", "new", "finding"),
@@ -93,6 +99,7 @@ def bands_agree(device: Device) -> bool:
         pytest.param("minhash", signatures_agree, "        for (int k = 0; k < LANE_ROWS; k++) best[k] = min(best[k], row_value(y, p[k]));\n      }\n    }\n    __syncwarp();", "        for (int k = 0; k < LANE_ROWS; k++) best[k] = min(best[k], row_value(y, p[k]));\n      }\n    }", "RACE", id="minhash-dropped-second-syncwarp"),
         pytest.param("minhash", signatures_agree, "n_words - SHINGLE_WORDS + 1 :", "n_words - SHINGLE_WORDS :", None, id="minhash-off-by-one"),
         pytest.param("words", words_agree, "if (first >= base && first + 32 <= end)", "if (first + 32 <= end + 32)", "OUT OF BOUNDS", id="words-reads-beyond-the-text"),
+        pytest.param("text_stats", stats_agree, "if (i + n > first + size) return;", "if (i + n > first + size + 1) return;", None, id="ngrams-off-by-one"),
         pytest.param("bands", bands_agree, "u64 h = band + 1;", "u64 h = band;", None, id="bands-wrong-seed"),
         pytest.param("bands", bands_agree, "if (d >= n_docs) return;", "if (d > n_docs) return;", "OUT OF BOUNDS", id="bands-one-thread-too-many"),
     ],

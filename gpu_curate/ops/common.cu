@@ -56,6 +56,14 @@ DEVICE u32 code_point(const u8* __restrict__ chars, i64 p, u32 lead, i32 size) {
   return code;
 }
 
+// True if a document starts inside the `size` bytes at bit i of the mask, after the first of them. The mask has one word
+// more than its text.
+DEVICE bool cut_by_document(const u32* __restrict__ doc_starts, u64 i, i32 size) {
+  u64 next = i + 1;
+  u32 bits = __funnelshift_r(doc_starts[next >> 5], doc_starts[(next >> 5) + 1], (u32)next & 31);
+  return bits & ((1u << (size - 1)) - 1);
+}
+
 // A step of the hash of words and lines: 16 bytes, as two little-endian numbers.
 DEVICE u64 hash_step(u64 h, u64 c0, u64 c1) {
   u64 u = (c0 ^ h) * GOLDEN, v = c1 * 0xC2B2AE3D27D4EB4Full;

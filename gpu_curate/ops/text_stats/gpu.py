@@ -2,19 +2,23 @@
 
     mark_documents, mark_lines, find_marks, rank_documents     where lines start
     read_lines        thread per line          all that needs no comparison
-    hash_lines        thread per line          hashes of words and lines
+    hash_lines        thread per line          hashes of lines and of parts of paragraphs
     join_paragraphs   thread per line          hashes of paragraphs
     insert_items, count_duplicates             duplicate lines, duplicate paragraphs
+    mark_spaces, rank_documents                where words start
+    hash_words        warp per 1 KB            hashes and lengths of words
     insert_ngrams, count_ngrams, keep_repeated, for n = 2..10: only n-grams whose first n - 1 words repeat go on
     weigh_best, walk_duplicates                thread per document
 
-A line is read by one thread: a line of 50 MB keeps that thread busy for seconds while the others are long done.
+A line is read by one thread, and a word hashed by one: a line of 50 MB keeps its thread busy for seconds while the others
+are long done.
 
 # N documents, L lines, W words, G groups of 32 bytes, K statistics
 """
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -24,58 +28,27 @@ from gpu_curate.gpu_runtime import Device, Footprint, cuda
 from gpu_curate.ops.text_stats import DUPLICATE_N, NAMES, STOP_WORDS, TOP_N, character_classes, word_hash
 
 GROUP = 32  # bytes of text per mask word
-# Masks 0.66; 70 bytes a line, of which prose has one in 150 bytes; 52 a word (hash, length, document, two heads, slots,
-# times, two table slots, candidates), of which English has 0.17 a byte. At worst, one-letter words, 26 bytes a byte.
-FOOTPRINT = Footprint(per_text_byte=0.66 + 70 / 150 + 52 * 0.17, per_document=4 * len(NAMES) + 60)
+# Masks 1.6; 86 bytes a line, of which prose has one in 150 bytes; 44 a word (hash, length, document, two heads, slots,
+# times, two table slots, candidates), of which English has 0.17 a byte. At worst, one-letter words, 24 bytes a byte.
+FOOTPRINT = Footprint(per_text_byte=1.6 + 86 / 150 + 44 * 0.17, per_document=4 * len(NAMES) + 60)
+_tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 DEFINES = tuple(f"C_{name.upper()}={row}" for row, name in enumerate(NAMES) if "_gram_chars" not in name)
 
 
 def text_stats(text: TextColumn, device: Device | None = None) -> Any:
     """stats_KN: int32, in the order of NAMES. The contract is in the package.
 
-    Device memory: 10 bytes a byte of English, at most 26 of any text, 208 a document.
+    Device memory: 10 bytes a byte of English, at most 24 of any text, 212 a document.
     """
     device = device or cuda()
-    xp, n_docs = device.xp, len(text)
-    stats_KN = xp.zeros((len(NAMES), n_docs), np.int32)
-    base, end = int(text.offsets[0]), int(text.offsets[-1])
-    if base == end:
+    xp = device.xp
+    stats_KN = xp.zeros((len(NAMES), len(text)), np.int32)
+    if text.nbytes == 0:
         return stats_KN
-    line_start_L, line_offsets = _lines(text, base, end, device)
-    n_lines = np.int64(len(line_start_L))
-    line_doc_L = xp.searchsorted(line_offsets[1:], xp.arange(int(n_lines), dtype=np.int64), side="right")
-    table = tuple(device.upload(stage) for stage in character_classes())
-    chars = (text.chars, np.int64(text.chars.size), *table)
-    line_words_L, line_chars_L = xp.empty(int(n_lines), np.int32), xp.empty(int(n_lines), np.int32)
-    first_word_N, last_word_N = xp.full(n_docs, 2**63 - 1, np.uint64), xp.zeros(n_docs, np.uint64)
-    args = (*chars, text.offsets, np.int64(n_docs), line_start_L, line_doc_L, n_lines, line_offsets)
-    results = (line_words_L, line_chars_L, first_word_N, last_word_N, stats_KN)
-    _launch(device, "read_lines", int(n_lines), (*args, *results))
-
-    words_before = xp.zeros(int(n_lines) + 1, np.int64)
-    xp.cumsum(line_words_L, dtype=np.int64, out=words_before[1:])
-    n_words = int(words_before[-1])
-    word_offsets = words_before[line_offsets]
-    line_hash_L, part_hash_L = xp.empty(int(n_lines), np.uint64), xp.empty(int(n_lines), np.uint64)
-    part_chars_L, part_kind_L = xp.empty(int(n_lines), np.int32), xp.empty(int(n_lines), np.uint8)
-    word_hash_W, word_chars_W = xp.empty(n_words, np.uint64), xp.empty(n_words, np.uint32)
-    word_doc_W, stop_found_N = xp.empty(n_words, np.int32), xp.zeros(n_docs, np.uint32)
-    stop_words = device.upload(np.array([word_hash(w.encode()) for w in STOP_WORDS], np.uint64))
-    args = (*chars, text.offsets, line_start_L, line_doc_L, n_lines, line_offsets, words_before, line_chars_L)
-    args = (*args, first_word_N, last_word_N, stop_words, np.int32(len(STOP_WORDS)))
-    results = (line_hash_L, part_hash_L, part_chars_L, part_kind_L, word_hash_W, word_chars_W, word_doc_W, stop_found_N)
-    _launch(device, "hash_lines", int(n_lines), (*args, *results))
-    for bit in range(len(STOP_WORDS)):
-        stats_KN[NAMES.index("stop_words")] += (stop_found_N >> np.uint32(bit) & np.uint32(1)).astype(np.int32)
-
-    line_chars_L[line_words_L == 0] = -1  # blank lines are no items
-    _duplicates(device, line_hash_L, line_chars_L, line_doc_L, line_offsets, "duplicate_lines", stats_KN)
-    paragraph_hash_L, paragraph_chars_L = xp.empty(int(n_lines), np.uint64), xp.empty(int(n_lines), np.int32)
-    args = (line_doc_L, n_lines, line_offsets, np.int64(n_docs), part_hash_L, part_chars_L, part_kind_L)
-    _launch(device, "join_paragraphs", int(n_lines), (*args, paragraph_hash_L, paragraph_chars_L, stats_KN))
-    args = (paragraph_hash_L, paragraph_chars_L, line_doc_L, line_offsets, "duplicate_paragraphs")
-    _duplicates(device, *args, stats_KN)
-    _ngrams(device, word_hash_W, word_chars_W, word_doc_W, word_offsets, stats_KN)
+    mask = _Mask(text, device)
+    _lines(text, mask, device, stats_KN)
+    hash_W, chars_W, doc_W, word_offsets = _words(text, mask, device, stats_KN)
+    _ngrams(device, hash_W, chars_W, doc_W, word_offsets, stats_KN)
     return stats_KN
 
 
@@ -83,23 +56,87 @@ def _launch(device: Device, kernel: str, n_threads: int, args: tuple[Any, ...]) 
     device.launch("text_stats", kernel, n_threads, args, DEFINES)
 
 
-def _lines(text: TextColumn, base: int, end: int, device: Device) -> tuple[Any, Any]:
-    """Where lines start; and the first line of each document, and one more."""
-    xp, n = device.xp, np.int64(len(text))
-    head = (device.address(text.chars) + base) % GROUP
-    origin, groups = np.int64(base - head), -(-(head + end - base) // GROUP)
-    doc_starts = xp.zeros(groups + 1, np.uint32)
-    device.launch("words", "mark_documents", len(text), (text.offsets, n, origin, doc_starts))
-    starts, counts, before = xp.empty(groups, np.uint32), xp.empty(groups, np.uint8), xp.zeros(groups + 1, np.int64)
-    place = (origin, np.int64(base), np.int64(end), np.int64(groups))
-    _launch(device, "mark_lines", groups, (text.chars, doc_starts, *place, starts, counts))
-    xp.cumsum(counts, dtype=np.int64, out=before[1:])
-    n_lines = int(before[-1])
-    line_start_L, line_offsets = xp.empty(n_lines, np.int64), xp.empty(len(text) + 1, np.int64)
-    _launch(device, "find_marks", groups, (starts, before, np.int64(groups), origin, line_start_L))
-    args = (text.offsets, n, origin, np.int64(end), starts, before, np.int64(n_lines), line_offsets)
-    device.launch("words", "rank_documents", len(text) + 1, args)
-    return line_start_L, line_offsets
+class _Mask:
+    """Bit masks over a text, as in ops/words: where they begin, and where documents start."""
+
+    def __init__(self, text: TextColumn, device: Device):
+        self.text, self.device = text, device
+        base, end = int(text.offsets[0]), int(text.offsets[-1])
+        head = (device.address(text.chars) + base) % GROUP
+        self.groups = -(-(head + end - base) // GROUP)
+        self.place = (np.int64(base - head), np.int64(base), np.int64(end), np.int64(self.groups))
+        self.doc_starts = device.xp.zeros(self.groups + 1, np.uint32)
+        args = (text.offsets, np.int64(len(text)), self.place[0], self.doc_starts)
+        device.launch("words", "mark_documents", len(text), args)
+
+    def ranks(self, starts: Any, counts: Any) -> tuple[Any, Any, int]:
+        """Marks before each group, before each document, and in all."""
+        xp = self.device.xp
+        before, of_documents = xp.zeros(self.groups + 1, np.int64), xp.empty(len(self.text) + 1, np.int64)
+        xp.cumsum(counts, dtype=np.int64, out=before[1:])
+        total = int(before[-1])
+        origin, _, end, _ = self.place
+        args = (self.text.offsets, np.int64(len(self.text)), origin, end, starts, before, np.int64(total), of_documents)
+        self.device.launch("words", "rank_documents", len(self.text) + 1, args)
+        return before, of_documents, total
+
+
+def _lines(text: TextColumn, mask: _Mask, device: Device, stats_KN: Any) -> None:
+    """All rows but those of stop words and n-grams."""
+    xp, n_docs, groups = device.xp, np.int64(len(text)), mask.groups
+    starts, counts = xp.empty(groups, np.uint32), xp.empty(groups, np.uint8)
+    _launch(device, "mark_lines", groups, (text.chars, mask.doc_starts, *mask.place, starts, counts))
+    before, offsets, n = mask.ranks(starts, counts)
+    start_L = xp.empty(n, np.int64)
+    _launch(device, "find_marks", groups, (starts, before, np.int64(groups), mask.place[0], start_L))
+    del starts, counts, before
+    doc_L = xp.searchsorted(offsets[1:], xp.arange(n, dtype=np.int64), side="right")
+    length_L = xp.empty(n, np.int64)
+    length_L[:-1], length_L[-1] = start_L[1:] - start_L[:-1], int(text.offsets[-1]) - int(start_L[-1])
+    order_L = xp.argsort(-length_L)  # the longest first: none is begun when all else is done
+    del length_L
+    lines = (text.offsets, n_docs, start_L, doc_L, order_L, np.int64(n), offsets)
+    words_L, chars_L = xp.empty(n, np.int32), xp.empty(n, np.int32)
+    first_word_N, last_word_N = xp.full(len(text), 2**63 - 1, np.uint64), xp.zeros(len(text), np.uint64)
+    chars = (text.chars, np.int64(text.chars.size))
+    results = (words_L, chars_L, first_word_N, last_word_N, stats_KN)
+    _launch(device, "read_lines", n, (*chars, *_table(device), *lines, *results))
+    hash_L, part_hash_L = xp.empty(n, np.uint64), xp.empty(n, np.uint64)
+    part_chars_L, part_kind_L = xp.empty(n, np.int32), xp.empty(n, np.uint8)
+    args = (*chars, text.offsets, *lines[2:], words_L, first_word_N, last_word_N)
+    _launch(device, "hash_lines", n, (*args, hash_L, part_hash_L, part_chars_L, part_kind_L))
+
+    chars_L[words_L == 0] = -1  # a blank line is no item
+    _duplicates(device, hash_L, chars_L, doc_L, offsets, "duplicate_lines", stats_KN)
+    args = (doc_L, np.int64(n), offsets, n_docs, part_hash_L, part_chars_L, part_kind_L)
+    _launch(device, "join_paragraphs", n, (*args, hash_L, chars_L, stats_KN))  # hash_L, chars_L: now of paragraphs
+    _duplicates(device, hash_L, chars_L, doc_L, offsets, "duplicate_paragraphs", stats_KN)
+
+
+def _words(text: TextColumn, mask: _Mask, device: Device, stats_KN: Any) -> tuple[Any, Any, Any, Any]:
+    """Hash, characters and document of every word; words before each document. Fills the row of stop words."""
+    xp, groups, n_docs = device.xp, mask.groups, np.int64(len(text))
+    spaces = xp.full(groups + 1, 2**32 - 1, np.uint32)
+    starts, counts = xp.empty(groups, np.uint32), xp.empty(groups, np.uint8)
+    args = (text.chars, mask.doc_starts, *mask.place, *_table(device), spaces, starts, counts)
+    _launch(device, "mark_spaces", groups, args)
+    before, offsets, n = mask.ranks(starts, counts)
+    hash_W, chars_W, doc_W = xp.empty(n, np.uint64), xp.empty(n, np.uint32), xp.empty(n, np.int32)
+    found_N = xp.zeros(len(text), np.uint32)
+    stop_words = device.upload(np.array([word_hash(w.encode()) for w in STOP_WORDS], np.uint64))
+    args = (text.chars, np.int64(text.chars.size), mask.doc_starts, mask.place[0], np.int64(groups))
+    args = (*args, text.offsets, n_docs, spaces, starts, before, stop_words, np.int32(len(STOP_WORDS)))
+    _launch(device, "hash_words", groups, (*args, hash_W, chars_W, doc_W, found_N))
+    for bit in range(len(STOP_WORDS)):
+        stats_KN[NAMES.index("stop_words")] += (found_N >> np.uint32(bit) & np.uint32(1)).astype(np.int32)
+    return hash_W, chars_W, doc_W, offsets
+
+
+def _table(device: Device) -> tuple[Any, Any]:
+    """The class table on the device, uploaded once."""
+    if device not in _tables:
+        _tables[device] = tuple(device.upload(stage) for stage in character_classes())
+    return _tables[device]
 
 
 def _duplicates(device: Device, hashes: Any, chars: Any, docs: Any, offsets: Any, name: str, stats_KN: Any) -> None:

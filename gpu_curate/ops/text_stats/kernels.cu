@@ -1,7 +1,8 @@
 // Text statistics. The definition is in __init__.py; the order of launches in gpu.py.
 //
-// Lines are what threads take: a thread reads its line character by character, as the definition does, and adds what it
-// finds to its document. Words, n-grams, lines and paragraphs are compared in open-addressing tables: each document has a
+// A thread takes a line, reads it character by character, as the definition does, and adds what it finds to its document.
+// Threads take the lines by length (`order`), so that those of a warp end together. Words are found and hashed apart, a
+// thread a word, because lanes that read lines end their words at different times. Words, n-grams, lines and paragraphs are compared in open-addressing tables: each document has a
 // region of two slots an item, a slot holds the first of equal items, and all documents are worked on at once.
 //
 // Macros: C_* are the rows of the statistics, in the order of NAMES.
@@ -41,13 +42,22 @@ DEVICE bool is_at(const u8* __restrict__ chars, i64 p, u32 a, u32 b, u32 c) {
   return chars[p] == a && chars[p + 1] == b && chars[p + 2] == c;
 }
 
-// Hash of chars[p, end): the hash of words, over raw bytes, from h = their number.
-DEVICE u64 hash_bytes(const Chars& t, i64 p, i64 end) {
+DEVICE u32 count_continuations(u64 v) { return (u32)__popcll(v & ~(v << 1) & 0x8080808080808080ull); }
+struct Hashed {
+  u64 hash;
+  u32 continuations;  // bytes that begin no character
+};
+// chars[p, end): the hash of words, over raw bytes, from h = their number.
+DEVICE Hashed hash_bytes(const u8* __restrict__ chars, i64 size, i64 p, i64 end) {
   u64 h = (u64)(end - p);
-  for (; end - p > 16; p += 16) h = hash_step(h, load8(t.chars, p, t.size), load8(t.chars, p + 8, t.size));
-  u32 rest = (u32)(end - p);
-  u64 a = low_bytes(load8(t.chars, p, t.size), rest), b = rest > 8 ? low_bytes(load8(t.chars, p + 8, t.size), rest - 8) : 0;
-  return hash_step(h, a, b);
+  u32 continuations = 0;
+  for (i64 left = end - p;; left -= 16, p += 16) {
+    u32 n = (u32)least(left, 16);
+    u64 a = low_bytes(load8(chars, p, size), n), b = n > 8 ? low_bytes(load8(chars, p + 8, size), n - 8) : 0;
+    continuations += count_continuations(a) + count_continuations(b);
+    h = hash_step(h, a, b);
+    if (left <= 16) return {h, continuations};
+  }
 }
 
 // ------------------------------------------------------------------------------------------------------------- lines
@@ -181,15 +191,15 @@ DEVICE void count(i32* __restrict__ stats, i64 n_docs, i64 doc, i32 row, i32 n) 
   if (n) atomicAdd(&stats[row * n_docs + doc], n);
 }
 
-// One thread per line: everything but the comparisons. first_word and last_word: bounds of each document's words.
+// One thread per line, order[thread]: everything but the comparisons. first_word and last_word: bounds of each document's words.
 extern "C" __global__ void __launch_bounds__(256, 4)
     read_lines(const u8* __restrict__ chars, i64 size, const u8* __restrict__ stage1, const u8* __restrict__ stage2,
                const i64* __restrict__ offsets, i64 n_docs, const i64* __restrict__ starts,
-               const i64* __restrict__ docs, i64 n_lines, const i64* __restrict__ line_offsets,
-               i32* __restrict__ line_words, i32* __restrict__ line_chars, u64* first_word, u64* last_word,
-               i32* stats) {
-  i64 l = global_thread();
-  if (l >= n_lines) return;
+               const i64* __restrict__ docs, const i64* __restrict__ order, i64 n_lines,
+               const i64* __restrict__ line_offsets, i32* __restrict__ line_words,
+               i32* __restrict__ line_chars, u64* first_word, u64* last_word, i32* stats) {
+  if (global_thread() >= n_lines) return;
+  i64 l = order[global_thread()];
   Line line = line_of(l, starts, docs, line_offsets, offsets, chars);
   Chars t = chars_of(chars, size, stage1, stage2);
   i32 n_chars = 0, words = 0, alphabetic = 0, solid_words = 0, solid_chars = 0, hashes = 0, ellipses = 0;
@@ -280,59 +290,30 @@ extern "C" __global__ void __launch_bounds__(256, 4)
   }
 }
 
-// One thread per line: the hashes and lengths of its words, its own hash, and its part of a paragraph.
+// One thread per line, order[thread]: its hash, and its part of a paragraph.
 // part_kind: 0 no part of a paragraph (empty, or beyond the document's words), 1 blank, 2 with words.
 extern "C" __global__ void __launch_bounds__(256, 4)
-    hash_lines(const u8* __restrict__ chars, i64 size, const u8* __restrict__ stage1, const u8* __restrict__ stage2,
-               const i64* __restrict__ offsets, const i64* __restrict__ starts, const i64* __restrict__ docs,
-               i64 n_lines, const i64* __restrict__ line_offsets, const i64* __restrict__ words_before,
-               const i32* __restrict__ line_chars, const u64* __restrict__ first_word,
-               const u64* __restrict__ last_word, const u64* __restrict__ stop_words, i32 n_stop_words,
-               u64* __restrict__ line_hash, u64* __restrict__ part_hash, i32* __restrict__ part_chars,
-               u8* __restrict__ part_kind, u64* __restrict__ word_hash, u32* __restrict__ word_chars,
-               i32* __restrict__ word_doc, u32* stop_found) {
-  i64 l = global_thread();
-  if (l >= n_lines) return;
+    hash_lines(const u8* __restrict__ chars, i64 size, const i64* __restrict__ offsets, const i64* __restrict__ starts,
+               const i64* __restrict__ docs, const i64* __restrict__ order, i64 n_lines,
+               const i64* __restrict__ line_offsets, const i32* __restrict__ line_words,
+               const u64* __restrict__ first_word, const u64* __restrict__ last_word, u64* __restrict__ line_hash,
+               u64* __restrict__ part_hash, i32* __restrict__ part_chars, u8* __restrict__ part_kind) {
+  if (global_thread() >= n_lines) return;
+  i64 l = order[global_thread()];
   Line line = line_of(l, starts, docs, line_offsets, offsets, chars);
-  Chars t = chars_of(chars, size, stage1, stage2);
-  i64 w = words_before[l];
-  bool blank = words_before[l + 1] == w;
-  if (!blank) {
-    i64 word = -1;
-    u32 n_chars = 0, found = 0;
-    for (i64 p = line.start; p <= line.stop;) {
-      Character x = {' ', SPACE, 1};
-      if (p < line.stop) x = character(t, p, line.stop);
-      if (!(x.classes & SPACE)) {
-        if (word < 0) word = p, n_chars = 0;
-        n_chars += !continues(chars[p]);
-      } else if (word >= 0) {
-        u64 h = hash_bytes(t, word, p);
-        for (i32 k = 0; k < n_stop_words; k++) found |= (u32)(h == stop_words[k]) << k;
-        word_hash[w] = h;
-        word_chars[w] = n_chars;
-        word_doc[w] = (i32)line.doc;
-        w++;
-        word = -1;
-      }
-      p += x.size;
-    }
-    if (found) atomicOr(&stop_found[line.doc], found);
-  }
-  u64 h = line.stop > line.start ? hash_bytes(t, line.start, line.stop) : 0;
-  line_hash[l] = h;
+  Hashed whole = hash_bytes(chars, size, line.start, line.stop);
+  line_hash[l] = whole.hash;
   i64 first = (i64)first_word[line.doc], last = (i64)last_word[line.doc];  // no words: first is beyond everything
   first = first > line.start ? first : line.start;
   last = least(last, line.stop);
-  i32 n = line_chars[l];
+  part_kind[l] = (u8)(first >= last ? 0 : line_words[l] == 0 ? 1 : 2);
   if (first < last && (first > line.start || last < line.stop)) {
-    h = hash_bytes(t, first, last);
-    n = 0;
-    for (i64 p = first; p < last; p++) n += !continues(chars[p]);
+    line.start = first;
+    line.stop = last;
+    whole = hash_bytes(chars, size, first, last);
   }
-  part_hash[l] = h;
-  part_chars[l] = n;
-  part_kind[l] = (u8)(first >= last ? 0 : blank ? 1 : 2);
+  part_hash[l] = whole.hash;
+  part_chars[l] = (i32)(line.stop - line.start) - (i32)whole.continuations;
 }
 
 // One thread per line; the one at the start of a paragraph reads on to its end. paragraph_chars: -1 where none starts.
@@ -359,6 +340,132 @@ extern "C" __global__ void __launch_bounds__(256)
   paragraph_hash[l] = h;
   paragraph_chars[l] = n;
   count(stats, n_docs, d, C_PARAGRAPHS, 1);
+}
+
+// --------------------------------------------------------------------------------------------------------------- words
+struct Text {
+  Chars at;
+  const u32* doc_starts;  // mask, as in ops/words
+  i64 origin, end;
+};
+// The character at a lead byte, cut by the end of its document.
+DEVICE Character character_in(const Text& t, i64 p) {
+  i32 size = sequence_size(t.at.chars[p]);
+  bool cut = size == 0 || p + size > t.end || cut_by_document(t.doc_starts, (u64)(p - t.origin), size);
+  return character(t.at, p, cut ? p + 1 : t.end);
+}
+// The 0x80 bit of every byte of v (four ASCII bytes) that is a space: 0x09..0x0D, 0x1C..0x20.
+DEVICE u32 ascii_space4(u32 v) {
+  u32 controls = (v + 0x77777777u) & ~(v + 0x72727272u), others = (v + 0x64646464u) & ~(v + 0x5F5F5F5Fu);
+  return (controls | others) & 0x80808080u;
+}
+
+// One thread per 32 bytes: which bytes are spaces, where words start, how many start. Bytes outside the text are spaces.
+extern "C" __global__ void __launch_bounds__(256)
+    mark_spaces(const u8* __restrict__ chars, const u32* __restrict__ doc_starts, i64 origin, i64 base, i64 end,
+                i64 n_groups, const u8* __restrict__ stage1, const u8* __restrict__ stage2, u32* __restrict__ spaces,
+                u32* __restrict__ starts, u8* __restrict__ counts) {
+  i64 g = global_thread();
+  if (g >= n_groups) return;
+  Text t = {chars_of(chars, 0, stage1, stage2), doc_starts, origin, end};
+  i64 first = origin + 32 * g;
+  u32 found = 0, leads = 0;
+  if (first >= base && first + 32 <= end) {
+    const uint4* quads = (const uint4*)(chars + first);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      uint4 quad = quads[half];
+      u32 v[4] = {quad.x, quad.y, quad.z, quad.w};
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        int at = 16 * half + 4 * k;
+        found |= gather4(ascii_space4(v[k] & 0x7F7F7F7Fu) & ~v[k]) << at;
+        leads |= gather4(v[k] & v[k] << 1) << at;
+      }
+    }
+  } else {
+#pragma unroll 1
+    for (int k = 0; k < 32; k++) {
+      i64 p = first + k;
+      u32 c = p >= base && p < end ? chars[p] : ' ';
+      if (c < 0x80) found |= (ascii_space4(c) >> 7 & 1) << k;
+      else if (c >= 0xC0) leads |= 1u << k;
+    }
+  }
+  u32 document = doc_starts[g];
+  bool inside = false;  // the byte before is of a word of the same document
+  if (!(document & 1) && first > base) {
+    i64 q = first - 1;  // the character that holds it may reach into these bytes
+    for (int k = 0; k < 2 && continues(chars[q]) && !(doc_starts[(u64)(q - origin) >> 5] >> ((q - origin) & 31) & 1); k++) q--;
+    Character x = character_in(t, q);
+    bool space = x.classes & SPACE && q + x.size >= first;
+    inside = !space;
+    if (space && q + x.size > first) found |= (1u << (u32)(q + x.size - first)) - 1;
+  }
+  for (; leads; leads &= leads - 1) {
+    int k = __ffs(leads) - 1;
+    Character x = character_in(t, first + k);
+    if (x.classes & SPACE) found |= ((1u << x.size) - 1) << k;
+  }
+  u32 begins = ~found & (found << 1 | (u32)!inside | document);
+  spaces[g] = found;
+  starts[g] = begins;
+  counts[g] = (u8)__popc(begins);
+}
+
+// A warp takes 32 mask words, 1 KB of text: their word starts go to shared memory, then each lane hashes every 32nd word.
+// `spaces` has one word of ones more than the text needs.
+extern "C" __global__ void __launch_bounds__(256, 4)
+    hash_words(const u8* __restrict__ chars, i64 size, const u32* __restrict__ doc_starts, i64 origin, i64 n_groups,
+               const i64* __restrict__ offsets, i64 n_docs, const u32* __restrict__ spaces,
+               const u32* __restrict__ starts, const i64* __restrict__ before, const u64* __restrict__ stop_words,
+               i32 n_stop_words, u64* __restrict__ word_hash, u32* __restrict__ word_chars, i32* __restrict__ word_doc,
+               u32* stop_found) {
+  __shared__ unsigned short place[8][1024];
+  u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  i64 g = global_thread(), first = g - lane;
+  if (first >= n_groups) return;  // whole warps leave
+  u32 mask = g < n_groups ? starts[g] : 0;
+  u32 rank = (u32)__popc(mask);
+  for (int o = 1; o < 32; o <<= 1) {
+    u32 left = __shfl_up_sync(FULL, rank, o);
+    if (lane >= (u32)o) rank += left;
+  }
+  u32 total = __shfl_sync(FULL, rank, 31);
+  rank -= (u32)__popc(mask);
+  for (u32 m = mask; m; m &= m - 1) place[warp][rank++] = (unsigned short)(32 * lane + __ffs(m) - 1);
+  __syncwarp();
+  i64 doc = 0;
+  for (u32 j = lane; j < total; j += 32) {
+    u64 i = 32 * (u64)first + place[warp][j], stop = i;
+    for (;;) {  // a space or another document ends the word
+      u64 w = stop >> 5;
+      u32 s = (u32)stop & 31, starting = __funnelshift_r(doc_starts[w], doc_starts[w + 1], s);
+      u32 ends = __funnelshift_r(spaces[w], spaces[w + 1], s) | (stop == i ? starting & ~1u : starting);
+      if (ends) {
+        stop += __ffs(ends) - 1;
+        break;
+      }
+      stop += 32;
+    }
+    i64 p = origin + (i64)i, end = origin + (i64)stop;
+    Hashed word = hash_bytes(chars, size, p, end);
+    if (offsets[doc + 1] <= p) {  // the last document that starts at or before p
+      i64 high = n_docs - 1;
+      while (doc < high) {
+        i64 middle = (doc + high + 1) >> 1;
+        if (offsets[middle] <= p) doc = middle;
+        else high = middle - 1;
+      }
+    }
+    u32 found = 0;
+    for (i32 k = 0; k < n_stop_words; k++) found |= (u32)(word.hash == stop_words[k]) << k;
+    if (found) atomicOr(&stop_found[doc], found);
+    i64 w = before[first] + j;
+    word_hash[w] = word.hash;
+    word_chars[w] = (u32)(end - p) - word.continuations;
+    word_doc[w] = (i32)doc;
+  }
 }
 
 // --------------------------------------------------------------------------------------------------------- comparisons

@@ -26,17 +26,12 @@ DEVICE bool starts_document(const Text& t, i64 p) {
   u64 i = (u64)(p - t.origin);
   return t.doc_starts[i >> 5] >> (i & 31) & 1;
 }
-// True if a document starts inside the sequence of `size` bytes at p, after its first byte.
-DEVICE bool cut_by_document(const Text& t, i64 p, i32 size) {
-  u64 i = (u64)(p - t.origin) + 1;
-  u32 bits = __funnelshift_r(t.doc_starts[i >> 5], t.doc_starts[(i >> 5) + 1], (u32)i & 31);
-  return bits & ((1u << (size - 1)) - 1);
-}
 // The code point that starts at byte p (base <= p < end), where chars[p] = lead >= 0x80.
 DEVICE CodePoint decode(const Text& t, i64 p, u32 lead) {
   CodePoint c = {SEPARATOR, 0, 1};
   i32 size = sequence_size(lead);
-  if (size == 0 || p + size > t.end || cut_by_document(t, p, size)) return c;
+  if (size == 0 || p + size > t.end) return c;
+  if (cut_by_document(t.doc_starts, (u64)(p - t.origin), size)) return c;
   u32 code = code_point(t.chars, p, lead, size);
   if (code == ILL_FORMED) return c;
   c.folded = code;
