@@ -11,7 +11,7 @@ from gpu_curate.stages import Context
 from gpu_curate.stages.contamination import benchmarks
 
 _WORST = 3  # documents shown for each set
-_MAX_SETS = 20  # sets with samples
+_MAX_SETS = 10  # sets with samples
 
 
 def contamination(facts: dict[str, Any], context: Context, library: Library) -> Html | None:
@@ -52,7 +52,7 @@ def _worst(name: str, context: Context, library: Library, n: int) -> Html:
     shown = [_pair(w, documents, n) for w in worst if w["doc_id"] in documents and w["item"] in documents]
     of = "" if read == hit else f" of the {read} partitions with most matches of {hit}"
     return details(
-        [tag("i", class_="contaminated"), tag("span", name, class_="name"), tag("small", f"highest coverage{of}")],
+        [tag("i", class_="contaminated"), tag("span", name, class_="name"), " ", tag("small", f"highest coverage{of}")],
         shown,
         open_=True,
     )

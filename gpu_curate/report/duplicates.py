@@ -183,7 +183,7 @@ def _short_texts(fuzzy: Fuzzy) -> Html:
             if 0.005 <= p < 0.995
             else ("<1 %" if p < 0.5 else ">99 %")
         )
-        return [f"{s:.2f}", tag("small", chance)]
+        return [f"{s:.2f}" if s < 0.995 or s == 1 else f"{s:.3f}", tag("small", chance)]
 
     widths = sorted({1, 2, 3, 5, fuzzy.shingle_words})
     lines = [

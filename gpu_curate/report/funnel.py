@@ -10,7 +10,8 @@ from gpu_curate.report.markup import Html, count, details, plural, section, shar
 from gpu_curate.report.reasons import GROUPS, group, meaning, ordered
 
 _SHOWN = 12  # sources in the open table
-_MAX_SOURCES = 200  # sources on the page; the others are summed up
+_MAX_SOURCES = 100  # sources on the page; the others are summed up
+_MAX_BY_REASON = 12  # sources whose every reason is listed
 
 
 def funnel(facts: dict[str, Any], config: Config) -> Html:
@@ -140,7 +141,7 @@ def sources(facts: dict[str, Any], config: Config) -> Html:
     shown, rest = names[:_SHOWN], names[_SHOWN:_MAX_SOURCES]
     body = [table(columns, [_source_row(s, facts, used) for s in shown], class_="sources")]
     if rest:
-        more = table(columns, [_source_row(s, facts, used) for s in rest], class_="sources")
+        more = table(columns, [_source_row(s, facts, used, bars=False) for s in rest], class_="sources")
         body.append(details(f"{plural(len(rest), 'more source')}", more))
     if len(names) > _MAX_SOURCES:
         left = names[_MAX_SOURCES:]
@@ -148,13 +149,14 @@ def sources(facts: dict[str, Any], config: Config) -> Html:
         body.append(
             tag("p", f"{count(len(left))} smaller sources with {plural(read, 'record')} in all are in report.json.")
         )
-    body.append(details("Dropped by reason, source by source", _by_reason(facts, names[:_MAX_SOURCES])))
+    largest = "" if len(names) <= _MAX_BY_REASON else f" (the {_MAX_BY_REASON} largest)"
+    body.append(details(f"Dropped by reason, source by source{largest}", _by_reason(facts, names[:_MAX_BY_REASON])))
     body += [_mixture(facts), _skipped(facts), _incomplete(facts)]
     lead = "What became of each source. “Copies” is the share of its documents removed as exact or fuzzy duplicates."
     return section("sources", "Sources", lead, *body)
 
 
-def _source_row(source: str, facts: dict[str, Any], used: list[str]) -> list[object]:
+def _source_row(source: str, facts: dict[str, Any], used: list[str], bars: bool = True) -> list[object]:
     unit = facts["sources"][source]
     sums = by_group(unit)
     order = ["kept", *(g for g in sums if g != "kept")]
@@ -164,7 +166,7 @@ def _source_row(source: str, facts: dict[str, Any], used: list[str]) -> list[obj
     copies = sum(n for r, n in unit["dropped"].items() if r in ("exact_duplicate", "fuzzy_duplicate"))
     kept_tokens = facts["text"].get(source, {}).get("tokens_kept", 0)
     return [
-        [tag("span", source, class_="name"), bar(segments, unit["read"])],
+        [tag("span", source, class_="name"), bar(segments, unit["read"]) if bars else None],
         unit["read"],
         *(sums[g] for g in used),
         share(copies, unit["read"] - unit["rejected"]),

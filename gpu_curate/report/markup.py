@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 _VOID = frozenset({"meta", "br", "col"})
 # What HTML forbids (controls, surrogates, noncharacters) or what changes text around it (bidirectional controls). Tabs and
-# line ends stay.
+# line feeds stay; HTML would make a line feed of a carriage return.
 _ODD = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef"
     + "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
     + "]"
 )
@@ -119,6 +119,14 @@ def seconds(s: float) -> str:
         return f"{s:.2f} s" if s < 9.995 else f"{s:.1f} s"
     minutes, rest = divmod(round(s), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def rate(nbytes: float, s: float) -> str:
+    """MB/s in three digits; empty where nothing was measured."""
+    if not nbytes or not s:
+        return ""
+    value = nbytes / s / 1e6
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def plural(n: int, noun: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpu_curate.config import Config
 from gpu_curate.quality import FAMILIES, rules
 from gpu_curate.stages.decisions import ORDER
 
 NOT_DRAWN = "mixture:not_drawn"
-REASONS = (*ORDER, NOT_DRAWN)  # in the order they are tried
+REASONS = (*ORDER, NOT_DRAWN, "kept")  # in the order they are tried
 
 GROUPS = {  # group → its name; the key is also the class that colours it
     "rejected": "rejected",
@@ -21,6 +23,7 @@ GROUPS = {  # group → its name; the key is also the class that colours it
 }
 
 _COMMON = {
+    "kept": "every rule passed",
     "empty": "no text left after normalisation",
     "exact_duplicate": "the same text as another document, which survives",
     "fuzzy_duplicate": "in one component of near-duplicates with another document, which survives",
@@ -36,10 +39,11 @@ def group(reason: str) -> str:
         return "quality"
     if reason.endswith("_duplicate"):
         return "duplicate"
-    return {"language": "language", "contaminated": "contaminated", NOT_DRAWN: "mixture"}.get(reason, "short")
+    own = {"language": "language", "contaminated": "contaminated", NOT_DRAWN: "mixture", "kept": "kept"}
+    return own.get(reason, "short")
 
 
-def ordered(reasons: dict[str, int]) -> list[str]:
+def ordered(reasons: Iterable[str]) -> list[str]:
     """Reasons in the order they are tried; one that is not known here comes last."""
     place = {reason: i for i, reason in enumerate(REASONS)}
     return sorted(reasons, key=lambda r: (place.get(r, len(place)), r))
@@ -48,7 +52,7 @@ def ordered(reasons: dict[str, int]) -> list[str]:
 def meaning(reason: str, config: Config) -> str:
     """One line: what fails, with the threshold of this config."""
     for rule in rules(config.quality):
-        if rule.name == reason:
+        if rule.name == reason and rule.limit is not None:
             return f"{rule.score} {'below' if rule.bound == 'min' else 'above'} {rule.limit:g}"
     if reason == "too_few_tokens":
         return f"fewer than {config.min_tokens} tokens"

@@ -46,8 +46,8 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """A document chosen to stand for a reason."""
+class Drawn:
+    """A document chosen to stand for a reason, or for those kept."""
 
     doc_id: int
     partner: int | None
@@ -122,8 +122,8 @@ def _take(file: pq.ParquetFile, row_group: int, doc_ids: Sequence[int]) -> list[
 # ---------------------------------------------------------------------------------------------- documents per reason
 
 
-def dropped_samples(context: Context) -> tuple[dict[str, list[Dropped]], list[str]]:
-    """Documents for every reason that dropped some, and the partitions they were taken from.
+def draw_samples(context: Context) -> tuple[dict[str, list[Drawn]], list[str]]:
+    """Documents for every reason that dropped some, and kept ones, and the partitions they were taken from.
 
     Partitions: greedily those that serve most reasons. Of a partition: the lowest fmix64(doc_id); of fuzzy duplicates the
     least similar one, the most similar one and the one between.
@@ -133,19 +133,18 @@ def dropped_samples(context: Context) -> tuple[dict[str, list[Dropped]], list[st
     totals: dict[str, int] = defaultdict(int)
     for of_part in counts.values():
         for reason, n in of_part.items():
-            if reason != "kept":
-                totals[reason] += n
+            totals[reason] += n
     few = len(totals) <= _MANY
     each = {r: PER_REASON if few or group(r) != "quality" else PER_REASON_OF_MANY for r in totals}
     need = {reason: min(each[reason], n) for reason, n in totals.items() if n}
-    pools: dict[str, list[Dropped]] = defaultdict(list)
+    pools: dict[str, list[Drawn]] = defaultdict(list)
     used: list[str] = []
     while need and len(used) < MAX_PARTITIONS:
         part = max(sorted(counts), key=lambda p: sum(min(n, counts[p].get(r, 0)) for r, n in need.items()))
         own = {r: n for r, n in need.items() if counts[part].get(r, 0)}
         if not own:
             break
-        for reason, documents in _dropped(context, part, {r: each[r] for r in own}).items():
+        for reason, documents in _draw(context, part, {r: each[r] for r in own}).items():
             pools[reason] += documents
         used.append(part)
         need = {r: n - counts[part].get(r, 0) for r, n in need.items() if n > counts[part].get(r, 0)}
@@ -153,7 +152,7 @@ def dropped_samples(context: Context) -> tuple[dict[str, list[Dropped]], list[st
     return {reason: documents[: each[reason]] for reason, documents in pools.items()}, sorted(used)
 
 
-def _dropped(context: Context, part: str, wanted: dict[str, int]) -> dict[str, list[Dropped]]:
+def _draw(context: Context, part: str, wanted: dict[str, int]) -> dict[str, list[Drawn]]:
     table = context.box("decisions").read_table(part, ["doc_id", "reason", "partner", "tokens"])
     doc_id, tokens = (table[c].to_numpy() for c in ("doc_id", "tokens"))
     of_row = table["reason"].combine_chunks()
@@ -162,7 +161,7 @@ def _dropped(context: Context, part: str, wanted: dict[str, int]) -> dict[str, l
     jaccard = _jaccard(context, doc_id)
     chosen = {}
     for reason, each in wanted.items():
-        rows = np.flatnonzero(codes == names.index(reason))
+        rows = np.flatnonzero(codes == (-1 if reason == "kept" else names.index(reason)))
         order = rows[np.argsort(fmix64(doc_id[rows].astype(np.uint64)), kind="stable")]
         if reason == "fuzzy_duplicate":
             order = _spread(order, jaccard[order], each)
@@ -170,7 +169,7 @@ def _dropped(context: Context, part: str, wanted: dict[str, int]) -> dict[str, l
         score = _scores(context, part, reason, order)
         partner = table["partner"].take(pa.array(order)).to_pylist()
         chosen[reason] = [
-            Dropped(int(doc_id[row]), p, None if np.isnan(jaccard[row]) else float(jaccard[row]), int(tokens[row]), s)
+            Drawn(int(doc_id[row]), p, None if np.isnan(jaccard[row]) else float(jaccard[row]), int(tokens[row]), s)
             for row, p, s in zip(order, partner, score, strict=True)
         ]
     return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from gpu_curate.report.markup import Html, count, details, pairs, plural, section, size, table, tag
@@ -13,16 +14,19 @@ _MAX_FILES = 200
 
 
 def shards(facts: dict[str, Any], context: Context) -> Html:
-    folder = context.box("shards").folder
+    folder = context.box("shards").folder.resolve()
     manifest = read_json(folder / "manifest.json")
     files = [(split, f) for split, s in manifest["splits"].items() for f in s["shards"]]
     files.sort(key=lambda f: f[0] == "train")  # validation first: it has few
     rows = [[f["file"], split, f["tokens"], size(f["bytes"]), tag("code", f["sha256"])] for split, f in files]
     columns = ("file", "split", "tokens", "bytes", "sha256")
-    body = [table(columns, rows[:_SHOWN], text=(1, 4))]
+    body = [table(columns, rows[:_SHOWN], text=(1, 4), class_="hashes")]
     if len(rows) > _SHOWN:
         body.append(
-            details(plural(len(rows) - _SHOWN, "more file"), table(columns, rows[_SHOWN:_MAX_FILES], text=(1, 4)))
+            details(
+                plural(len(rows) - _SHOWN, "more file"),
+                table(columns, rows[_SHOWN:_MAX_FILES], text=(1, 4), class_="hashes"),
+            )
         )
     if len(rows) > _MAX_FILES:
         body.append(tag("p", f"{count(len(rows) - _MAX_FILES)} further files are in manifest.json."))
@@ -52,7 +56,7 @@ def shards(facts: dict[str, Any], context: Context) -> Html:
     )
     python = (
         "from gpu_curate.loader import ShardLoader\n"
-        f'loader = ShardLoader({str(folder)!r}, "train", batch_size=16, seq_len=1024)\n'
+        f'loader = ShardLoader({json.dumps(str(folder), ensure_ascii=False)}, "train", batch_size=16, seq_len=1024)\n'
         "x, y = loader.batch(0)  # a pure function of the number: resume from a step count"
     )
     body += [

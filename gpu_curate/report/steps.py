@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpu_curate.report.charts import Segment, bar
-from gpu_curate.report.markup import Html, count, plural, seconds, section, share, size, table, tag
+from gpu_curate.report.markup import Html, count, plural, rate, seconds, section, share, size, table, tag
 
 
 def steps(facts: dict[str, Any]) -> Html:
@@ -21,14 +21,13 @@ def steps(facts: dict[str, Any]) -> Html:
                 waits, "plain pale", f"{s['name']}: {seconds(waits)} waiting: disk, network, device, other processes"
             ),
         ]
-        speed = f"{s['bytes'] / s['seconds'] / 1e6:,.1f}" if s["seconds"] and s["bytes"] else None
         rows.append(
             [
                 [tag("span", s["name"], class_="name"), bar(segments, longest)],
                 f"{s['wall_seconds']:,.2f}",
                 f"{s['seconds']:,.2f}",
                 f"{s['cpu_seconds']:,.2f}",
-                speed,
+                rate(s["bytes"], s["seconds"]),
                 size(s["bytes"]) if s["bytes"] else None,
                 s["documents"] or None,
                 f"{s['partitions']:,}" + (f" ({s['reused']:,} reused)" if s["reused"] else ""),
@@ -64,6 +63,6 @@ def bound(facts: dict[str, Any]) -> str:
         )
     elif wall:
         said.append(
-            f"The whole run took {seconds(wall)}, {total / wall:.1f} workers busy on average: {read / wall / 1e6:,.1f} MB of text a second, end to end."
+            f"The whole run took {seconds(wall)}, {total / wall:.1f} workers busy on average: {rate(read, wall)} MB of text a second, end to end."
         )
     return " ".join(said)

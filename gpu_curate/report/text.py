@@ -9,7 +9,7 @@ from gpu_curate.report.charts import Segment, bar
 from gpu_curate.report.markup import Html, count, details, plural, section, share, size, table, tag
 
 _SHOWN = 12
-_MAX_SOURCES = 200
+_MAX_SOURCES = 100
 _MAX_LANGUAGES = 30
 
 
