@@ -88,7 +88,7 @@ def _row_kernel(family: str, rows: int):
                 parameter.append(xorshift(builder, p, constant(33)) if wide else p)
                 old = builder.load(at(7, group, vector_32), align=4)
                 if wide:
-                    old = builder.or_(builder.shl(builder.zext(old, vector), constant(32)), constant(0xFFFFFFFF))
+                    old = builder.shl(builder.zext(old, vector), constant(32))
                 slot = cgutils.alloca_once(builder, vector)  # LLVM makes a register of it
                 builder.store(old, slot)
                 minimum.append(slot)

@@ -16,7 +16,7 @@ from gpu_curate.ops.simd import BLOCK, as_input, ctz64, load_u64, lower64, njit,
 from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, WORD, fold_table
 
 U64, I64, U8 = np.uint64, np.int64, np.uint8
-CHUNK = 4096  # bytes of text: with all scratch it stays in a 48 kB first-level cache
+CHUNK = 4096  # bytes of text: with the scratch that English fills, it stays in a 48 kB first-level cache
 CHUNK_WORDS = CHUNK // 2 + 8  # two bytes a word at least, a cut word from before, one sequence beyond the end
 STEP = 16  # bytes that the hash takes at once
 USUAL = 24  # starts and ends of words in 64 bytes, rarely more (19 of English)
@@ -29,18 +29,15 @@ MASK_0 = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(STEP + 1)], np.uint64
 MASK_1 = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(STEP + 1)], np.uint64)
 
 
-def scratch() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """folded bytes, word bounds, long words, and the two stages of the table: what `chunk_words` works with.
-
-    Folded bytes: at most 5/3 of the text (MAX_FOLD_GROWTH), a cut word of 16, one sequence beyond the chunk's end, and
-    one block that vector stores overrun. Bounds: two a word, and 8 that the unrolled loop overruns.
-    """
-    folded = np.zeros(2 * CHUNK + 2 * BLOCK, np.uint8)
+def scratch() -> tuple[np.ndarray, ...]:
+    """What `chunk_words` works with: 0.1 MB, whatever the text, and the two stages of the table."""
     return (
-        folded,
-        np.zeros(2 * CHUNK_WORDS + USUAL, np.int32),
-        np.zeros((3, CHUNK_WORDS), np.uint64),
-        np.zeros(CHUNK_WORDS, np.int32),
+        # folded bytes: at most 5/3 of the text (MAX_FOLD_GROWTH), a cut word of 16, one sequence beyond the chunk's end,
+        # and one block that vector stores overrun
+        np.zeros(2 * CHUNK + 2 * BLOCK, np.uint8),
+        np.zeros(2 * CHUNK_WORDS + USUAL, np.int32),  # starts and ends of words; the unrolled loop overruns
+        np.zeros((3, CHUNK_WORDS), np.uint64),  # first 8 bytes, next 8 bytes, length
+        np.zeros(CHUNK_WORDS, np.int32),  # words longer than a step
         *fold_table(),
     )
 
@@ -52,9 +49,7 @@ def fold(chars, i, stop, end, folded, o, stage1, stage2):
     while i < stop:
         while i <= safe:
             high = lower64(chars, i, folded, o)
-            if (
-                high == U64(0) and stop - i >= BLOCK
-            ):  # a branch, not arithmetic: the next load need not wait for this one
+            if high == U64(0) and stop - i >= BLOCK:  # a branch: the next load need not wait for arithmetic on this one
                 i += BLOCK
                 o += BLOCK
                 continue
