@@ -32,7 +32,10 @@ GROUP = 32  # bytes of text per mask word
 # times, two table slots, candidates), of which English has 0.17 a byte. At worst, one-letter words, 24 bytes a byte.
 FOOTPRINT = Footprint(per_text_byte=1.6 + 86 / 150 + 44 * 0.17, per_document=4 * len(NAMES) + 60)
 _tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-DEFINES = tuple(f"C_{name.upper()}={row}" for row, name in enumerate(NAMES) if "_gram_chars" not in name)
+DEFINES = (
+    *(f"C_{name.upper()}={row}" for row, name in enumerate(NAMES) if "_gram_chars" not in name),
+    "STOP_WORD_HASHES=" + ",".join(f"{word_hash(word.encode())}ull" for word in STOP_WORDS),
+)
 
 
 def text_stats(text: TextColumn, device: Device | None = None) -> Any:
@@ -123,9 +126,8 @@ def _words(text: TextColumn, mask: _Mask, device: Device, stats_KN: Any) -> tupl
     before, offsets, n = mask.ranks(starts, counts)
     hash_W, chars_W, doc_W = xp.empty(n, np.uint64), xp.empty(n, np.uint32), xp.empty(n, np.int32)
     found_N = xp.zeros(len(text), np.uint32)
-    stop_words = device.upload(np.array([word_hash(w.encode()) for w in STOP_WORDS], np.uint64))
     args = (text.chars, np.int64(text.chars.size), mask.doc_starts, mask.place[0], np.int64(groups))
-    args = (*args, text.offsets, n_docs, spaces, starts, before, stop_words, np.int32(len(STOP_WORDS)))
+    args = (*args, text.offsets, n_docs, spaces, starts, before)
     _launch(device, "hash_words", groups, (*args, hash_W, chars_W, doc_W, found_N))
     for bit in range(len(STOP_WORDS)):
         stats_KN[NAMES.index("stop_words")] += (found_N >> np.uint32(bit) & np.uint32(1)).astype(np.int32)
