@@ -122,6 +122,7 @@ def full(tmp_path_factory, tokenizer):
     (folder / "<i>bad & worse.jsonl").write_text(
         "\n".join(json.dumps({"text": t}) for t in lines) + '\n{"text": "cut\n'
     )
+    (folder / "older.jsonl").write_text(json.dumps({"text": base}) + "\n")
     whole = gzip.compress("\n".join(json.dumps({"text": document(rng)}) for _ in range(40)).encode())
     (folder / "cut.jsonl.gz").write_bytes(whole[:-40])
     (folder / "bench.jsonl").write_text(
@@ -137,7 +138,8 @@ def full(tmp_path_factory, tokenizer):
                 "path": str(folder / "bench.jsonl"),
                 "text_fields": ["question"],
                 "action": "decontaminate",
-            }
+            },
+            {"name": "older", "path": str(folder / "older.jsonl"), "action": "dedup_against"},
         ],
         shards={"tokens_per_shard": 5000, "validation": {"tokens": 3000}, "mixture_tokens": 8000},
     )
@@ -246,7 +248,8 @@ def test_funnel_gives_the_numbers_of_report_json(full):
     rows = parsed.rows("funnel")
     dropped = facts["documents"]["dropped"]
     assert list(rows) == ["read", "rejected", *ordered(dropped), "kept"]
-    assert {"exact_duplicate", "fuzzy_duplicate", "contaminated", "empty", "mixture:not_drawn"} <= set(dropped)
+    assert {"exact_duplicate", "fuzzy_duplicate", "reference_duplicate", "contaminated", "empty"} <= set(dropped)
+    assert {"mixture:not_drawn", "gopher_quality:too_few_words"} <= set(dropped)
     for name in ("read", "kept"):
         assert [number(c) for c in rows[name][:2]] == [facts["documents"][name], facts["tokens"][name]]
     assert number(rows["rejected"][0]) == facts["documents"]["rejected"]
@@ -432,6 +435,25 @@ def test_fuzzy_samples_span_the_similarities_that_were_measured(full):
     assert [d.jaccard for d in fuzzy] == [measured[d.doc_id] for d in fuzzy]
     assert fuzzy[0].jaccard <= fuzzy[1].jaccard <= fuzzy[2].jaccard
     assert fuzzy[0].jaccard < 1.0
+
+
+def test_samples_of_the_language_rule_tell_label_and_score(tmp_path, tokenizer, shared_data):
+    pytest.importorskip("fasttext", reason="fasttext-predict is not installed")
+    german = "Der Zug nach Norden fährt heute wegen der Bauarbeiten erst um neun Uhr von Gleis vier ab."
+    english = "The train to the north leaves at nine from platform four today because of the works on the line."
+    (tmp_path / "t.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in (german, english)))
+    data = {
+        "sources": [{"name": "t", "type": "jsonl", "path": str(tmp_path / "t.jsonl")}],
+        "tokenizer": {"path": str(tokenizer)},
+        "language": {"model": str(shared_data("lid/lid.176.ftz")), "keep": ["en"]},
+        "min_tokens": 0,
+        "run": {"engine": "inline"},
+    }
+    facts, context = execute(tmp_path / "run", data)
+    assert facts["languages"] == {"de": 1, "en": 1}
+    drawn, _ = samples.draw_samples(context)
+    assert re.fullmatch(r"de, score [01]\.\d\d", drawn["language"][0].score)
+    assert Page(page(facts, context)).rows("text", 1)["de"][0] == "1"
 
 
 def test_partitions_opened_are_bounded(full, monkeypatch):

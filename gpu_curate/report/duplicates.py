@@ -128,11 +128,11 @@ def _similarities(clusters: Clusters, fuzzy_total: int, fuzzy: Fuzzy | None) -> 
     of = (
         "all" if clusters.measured == fuzzy_total else f"a sample of {count(clusters.measured)} of {count(fuzzy_total)}"
     )
-    low = (
-        f" {share(clusters.below_half, clusters.measured)} lie below 0.5: linked to their survivor through others, or caught by chance."
-        if clusters.below_half
-        else ""
-    )
+    low = ""
+    if clusters.below_half:
+        low = f" {share(clusters.below_half, clusters.measured)} lie below 0.5: linked to their survivor through others, or caught by chance."
+        if fuzzy and fuzzy.verify == "none":
+            low += " dedup.fuzzy.verify would check every link."
     caption = f"Exact Jaccard similarity of removed fuzzy duplicates to their survivor ({of}).{low}"
     chart = histogram(counts, ticks, titles, "Jaccard similarity to the survivor", "histogram of similarities", lines)
     return _figure("What was removed", chart, caption)

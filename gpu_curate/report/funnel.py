@@ -107,15 +107,12 @@ def _whole(facts: dict[str, Any]) -> Html:
 
 def _splits(facts: dict[str, Any]) -> Html:
     splits = facts["splits"]
-    total = sum(s["tokens"] for s in splits.values())
-    rows = [
-        [
-            name,
-            split["documents"],
-            _cell(count(split["tokens"]), share(split["tokens"], total)),
-        ]
-        for name, split in splits.items()
-    ]
+    total = {unit: sum(s[unit] for s in splits.values()) for unit in ("documents", "tokens")}
+    rows = []
+    for name, split in splits.items():
+        part = Segment(split["tokens"], "kept", f"{name}: {count(split['tokens'])} tokens")
+        cells = [_cell(count(split[unit]), share(split[unit], total[unit])) for unit in ("documents", "tokens")]
+        rows.append([[tag("span", name, class_="name"), bar([part], total["tokens"])], *cells])
     repeated = facts["mixture"]["repeated"]
     notes = ["Splits are taken by content: the same text always falls on the same side."]
     if repeated["documents"]:
@@ -125,9 +122,7 @@ def _splits(facts: dict[str, Any]) -> Html:
         )
     if facts["split"]["train_only_documents"]:
         notes.append(f" {plural(facts['split']['train_only_documents'], 'document')} may not be held out (train_only).")
-    return tag(
-        "div", tag("h3", "Splits"), table(("split", "documents", "tokens"), rows, class_="narrow"), tag("p", notes)
-    )
+    return tag("div", tag("h3", "Splits"), table(("", "documents", "tokens"), rows, class_="funnel"), tag("p", notes))
 
 
 # ---------------------------------------------------------------------------------------------------------- sources

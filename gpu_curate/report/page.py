@@ -98,11 +98,11 @@ def _header(facts: dict[str, Any], context: Context, name: str) -> Html:
         (short(documents["read"]), "records read", [size(facts["bytes"]["read"]), " of text"]),
         (short(documents["kept"]), "documents kept", f"{share(documents['kept'], documents['read'])} of what was read"),
         (short(tokens["kept"]), "tokens kept", f"{share(tokens['kept'], tokens['read'])} of those made"),
-        (short(splits["train"]["tokens"]), "training tokens", plural(splits["train"]["documents"], "document")),
+        (short(splits["train"]["tokens"]), "training tokens", [short(splits["train"]["documents"]), " documents"]),
         (
             short(splits["validation"]["tokens"]),
             "validation tokens",
-            plural(splits["validation"]["documents"], "document"),
+            [short(splits["validation"]["documents"]), " documents"],
         ),
         (
             seconds(facts["seconds"]),

@@ -24,9 +24,9 @@ def steps(facts: dict[str, Any]) -> Html:
         rows.append(
             [
                 [tag("span", s["name"], class_="name"), bar(segments, longest)],
-                f"{s['wall_seconds']:,.2f}",
-                f"{s['seconds']:,.2f}",
-                f"{s['cpu_seconds']:,.2f}",
+                _digits(s["wall_seconds"]),
+                _digits(s["seconds"]),
+                _digits(s["cpu_seconds"]),
                 rate(s["bytes"], s["seconds"]),
                 size(s["bytes"]) if s["bytes"] else None,
                 s["documents"] or None,
@@ -42,6 +42,10 @@ def steps(facts: dict[str, Any]) -> Html:
     return section("throughput", "Throughput", lead, tag("p", bound(facts)), table(columns, rows, class_="sources"))
 
 
+def _digits(s: float) -> str:
+    return f"{s:,.2f}" if s < 100 else f"{s:,.0f}"
+
+
 def bound(facts: dict[str, Any]) -> str:
     """What bounds the run, in a few sentences."""
     own = facts["steps"]
@@ -51,7 +55,7 @@ def bound(facts: dict[str, Any]) -> str:
         return f"The run took {seconds(wall)}."
     slowest = max(own, key=lambda s: s["seconds"])
     said = [
-        f"{slowest['name']} bounds the run: {seconds(slowest['seconds'])} of {seconds(total)} of worker time "
+        f"The slowest step is {slowest['name']}: {seconds(slowest['seconds'])} of {seconds(total)} of worker time "
         f"({share(slowest['seconds'], total)}), {share(min(slowest['cpu_seconds'], slowest['seconds']), slowest['seconds'])} of it on the CPU."
     ]
     reused = sum(s["reused"] for s in own)
