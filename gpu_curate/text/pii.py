@@ -103,6 +103,8 @@ class PiiScanner:
         found: list[tuple[int, int, str]] = []
         masked: bytes | bytearray = raw
         for kind in self._kinds:
+            if kind in _NEEDS and candidates.keys().isdisjoint(_NEEDS[kind]):
+                continue
             own = list(_FINDERS[kind](masked, candidates))
             masked = _masked(masked, own)
             found += [(start, stop, kind) for start, stop in own]
@@ -132,7 +134,9 @@ def _length(raw: bytes, start: int, stop: int) -> int:
 
 # ------------------------------------------------------------------------------------------------------- first glance
 
+_ZEROS = U64(0x3030303030303030)
 _RUN, _IBAN_START, _QUAD, _V6_START = range(4)  # kinds of candidates
+_NEEDS = {"iban": {_IBAN_START}, "card": {_RUN}, "ip": {_QUAD, _V6_START}, "phone": {_RUN}}
 Candidates = dict[int, list[tuple[int, int]]]
 
 
@@ -151,35 +155,32 @@ def _candidates(raw: bytes, numbers: bool, ip: bool) -> Candidates:
 
 
 @njit(nogil=True, cache=True)
-def _flag(text, numbers, ip, near):
-    """Set near[i] where words i - 2 to i hold enough of a number or address; tell whether any was set.
+def _may_hold(text, numbers, ip):
+    """False only if no three words of the text hold enough of a number or address.
 
     Seven digits within 17 bytes, the three dots of an IPv4 address (15 bytes at most) and the first three colons of an
-    IPv6 address (14) lie in three words, wherever they start; or else two colons meet. Loops without exits: they vectorise.
+    IPv6 address (14) lie in three words, wherever they start; or else two colons meet. The loops neither leave early nor
+    store, so they vectorise: 8 GB/s.
     """
     some = U64(0)
-    digits_1 = pair_1 = U64(0)
-    for i in range(text.size):
-        digits = count(at_most(text[i] ^ U64(0x3030303030303030), 9))
-        flag = U64(digits + pair_1 >= U64(7)) & U64(numbers)
-        near[i] = np.uint8(flag)
-        some |= flag
-        pair_1 = digits + digits_1
-        digits_1 = digits
+    if numbers:
+        digits_1 = pair_1 = U64(0)
+        for i in range(text.size):
+            digits = count(at_most(text[i] ^ _ZEROS, 9))
+            some |= U64(digits + pair_1 >= U64(7))
+            pair_1 = digits + digits_1
+            digits_1 = digits
     if ip:
-        digit_before = dot_before = colon_before = dots_1 = colons_1 = dots_2 = colons_2 = U64(0)
+        digit_1 = dot_1 = colon_1 = dots_1 = colons_1 = dots_2 = colons_2 = U64(0)
         for i in range(text.size):
             word = text[i]
-            digit, dot, colon = at_most(word ^ U64(0x3030303030303030), 9), equals(word, 46), equals(word, 58)
-            digit_2 = digit << U64(16) | digit_before >> U64(48)
-            dots = count(digit & (dot << U64(8) | dot_before >> U64(56)) & digit_2)
-            colons = count(colon)
-            flag = U64(dots + dots_2 >= U64(3)) | U64(colons + colons_2 >= U64(3))
-            flag |= U64((colon & (colon << U64(8) | colon_before >> U64(56))) != U64(0))
-            near[i] |= np.uint8(flag)
-            some |= flag
+            digit, dot, colon = at_most(word ^ _ZEROS, 9), equals(word, 46), equals(word, 58)
+            between = digit & (dot << U64(8) | dot_1 >> U64(56)) & (digit << U64(16) | digit_1 >> U64(48))
+            dots, colons = count(between), count(colon)
+            some |= U64(dots + dots_2 >= U64(3)) | U64(colons + colons_2 >= U64(3))
+            some |= colon & (colon << U64(8) | colon_1 >> U64(56))
             dots_2, colons_2 = dots + dots_1, colons + colons_1  # of this word and the one before
-            digit_before, dot_before, colon_before, dots_1, colons_1 = digit, dot, colon, dots, colons
+            digit_1, dot_1, colon_1, dots_1, colons_1 = digit, dot, colon, dots, colons
     return some != U64(0)
 
 
@@ -203,16 +204,20 @@ def _look(text, numbers, ip, out):
     """Write (kind, start, stop) of the candidates in `text` (see `swar.words`) to `out`; return their number, -1: too many.
 
     Run: digits with at most three of ` .-()/` between two, 7 of them within 17 bytes. Quad: four groups of digits, dots
-    between. Only what `_flag` flags is looked at, from 16 bytes before and the start of its run.
+    between. Only what is near enough digits or colons is looked at, from 16 bytes before and the start of its run.
     """
-    near = np.empty(text.size, np.uint8)
-    if not _flag(text, numbers, ip, near):
+    if not _may_hold(text, numbers, ip):
         return 0
     raw = text.view(np.uint8)
     n = 0
     done = run_stop = 0
+    digits_1 = digits_2 = colons_1 = colons_2 = U64(0)
     for w in range(text.size):
-        if not near[w]:
+        digits, colons = count(at_most(text[w] ^ _ZEROS, 9)), count(equals(text[w], 58))
+        # an IPv4 address has 4 digits or more, an IPv6 address two colons
+        near = digits + digits_1 + digits_2 >= U64(4) or colons + colons_1 + colons_2 >= U64(2)
+        digits_2, digits_1, colons_2, colons_1 = digits_1, digits, colons_1, colons
+        if not near:
             continue
         low = max(done, 8 * w - 40)
         while low > done and (_is_digit(raw[low - 1]) or _is_gap(raw[low - 1])):
@@ -294,7 +299,6 @@ _right = re.compile(_RIGHT)
 
 # ------------------------------------------------------------------------------------------------------------- e-mail
 
-_AT = re.compile(rb"@(?=[A-Za-z0-9\x80-\xff])")
 _LOCAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+'-"
 _DOMAIN = re.compile(rb"[A-Za-z0-9.\x80-\xff-]{3,255}+")
 _TOP_LEVEL = re.compile(r"xn--[A-Za-z0-9-]{1,59}|[A-Za-z]{2,24}(?![A-Za-z0-9-])|[^\W\d_]{2,24}")
@@ -302,18 +306,16 @@ _IMAGE_SCALE = re.compile(r"\dx\.")
 
 
 def _emails(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
-    done = 0
-    for at in _AT.finditer(raw):
-        here = at.start()
-        if here < done:
+    done = here = 0
+    while (here := raw.find(b"@", max(here, done))) >= 0:
+        here += 1
+        domain = _DOMAIN.match(raw, here)
+        if domain is None:
             continue
-        start = _local_start(bytes(raw[max(done, here - 65) : here]), here)
-        if start == here:
-            continue
-        domain = _DOMAIN.match(raw, here + 1)
-        size = _domain_size(domain.group()) if domain else 0
+        start = _local_start(bytes(raw[max(done, here - 66) : here - 1]), here - 1)
+        size = _domain_size(domain.group()) if start < here - 1 else 0
         if size:
-            done = here + 1 + size
+            done = here + size
             yield start, done
 
 
@@ -426,7 +428,7 @@ def _luhn(digits: str) -> bool:
 # ----------------------------------------------------------------------------------------------------------------- IP
 
 _V4 = re.compile(_LEFT + rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}" + _RIGHT)
-_V6 = re.compile(rb"(?<![\w:.\-+%@])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:.]{2,45}+(?![\w@]|[\-+%][\w@])")
+_V6 = re.compile(rb"(?<![\w:.\-+%@])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:.]{2,45}+(?![\w@]|[\-%][\w@])")
 # Words that a version or section number follows, maybe with others of its kind between ("sections 1.2.3.4 and 1.2.3.5").
 _NUMBERED = frozenset(
     rb"version versions ver v release releases build rev revision firmware update patch section sections sec chapter "

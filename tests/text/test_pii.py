@@ -7,7 +7,7 @@ import itertools
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_curate.config import Pii
@@ -184,6 +184,12 @@ PIECES = [
 ]  # fmt: skip
 
 
+@example("+1-555-0142+1-555-0142")
+@example("+1-555-0142(212) 555-0199")
+@example("+1-555-0142DE89370400440532013000")
+@example("8.8.8.8<EMAIL>1.2.3.4")
+@example("8.8.8.8/110.0.0.1")
+@example("2024::+1-555-0142")
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 @settings(max_examples=100, deadline=None)
 def test_scrubbing_twice_is_scrubbing_once(text):
