@@ -171,13 +171,13 @@ class Encoder:
             if bad is None:
                 raise
             raise InputError(f"text {bad} of {len(texts)} has a lone surrogate; normalise it to U+FFFD first") from e
-        if len(ids):
-            highest = int(ids.max())
-            if highest >= self.vocab_size:
-                raise FatalError(f"{self.source}: {self.library} gave id {highest}, vocab_size is {self.vocab_size}")
-            if (ids == self.eot_id).any():
-                raise FatalError(f"{self.source}: {self.library} gave the end-of-text id {self.eot_id} inside a text")
-        return ids.astype(self.dtype), lens
+        highest = int(ids.max(initial=0))
+        if highest >= self.vocab_size:  # before they are narrowed
+            raise FatalError(f"{self.source}: {self.library} gave id {highest}, vocab_size is {self.vocab_size}")
+        ids = ids.astype(self.dtype)
+        if (ids == self.eot_id).any():
+            raise FatalError(f"{self.source}: {self.library} gave the end-of-text id {self.eot_id} inside a text")
+        return ids, lens
 
     @functools.cached_property
     def _special_pattern(self) -> re.Pattern[str]:
@@ -185,8 +185,8 @@ class Encoder:
 
     def count_special(self, text: str) -> int:
         """How often the text of a special token is written in `text` (encode_batch makes ordinary ids of it)."""
-        if not any(first in text for first in {t[0] for t in self.special_texts}):  # far faster than the pattern
-            return 0
+        if len(self.special_texts) == 1:
+            return text.count(self.special_texts[0])
         return sum(1 for _ in self._special_pattern.finditer(text))
 
     def decode(self, ids: Iterable[int]) -> str:
