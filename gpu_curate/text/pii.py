@@ -362,7 +362,7 @@ def _domain_size(run: bytes) -> int:
 
 # --------------------------------------------------------------------------------------------------------------- IBAN
 
-# Country and length in characters: SWIFT IBAN registry, release 99.
+# Country and length in characters: SWIFT IBAN registry.
 _IBAN_LENGTHS = {
     entry[:2]: int(entry[2:])
     for entry in (  # noqa: SIM905
