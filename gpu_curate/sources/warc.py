@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import io
 import os
 import re
@@ -15,12 +16,11 @@ import xxhash
 
 from gpu_curate.config import WarcSource
 from gpu_curate.errors import ConfigError, InputError
-from gpu_curate.sources import Record, Reject, Skip, Split
+from gpu_curate.sources import Record, Reject, Skip, Split, warc_process
 from gpu_curate.sources import http as web
 from gpu_curate.sources.archive import ArchiveRecord, Broken, records
 from gpu_curate.sources.files import open_raw, open_stream, stem
-from gpu_curate.text.html import Extraction, Limits, decode
-from gpu_curate.text.html_process import page_text_guarded
+from gpu_curate.text.html import Extraction, Limits, decode, page_text
 
 _HEAD_BYTES = 64 << 10  # of a response, wherein its HTTP header must end
 _HTML = {"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"}
@@ -65,11 +65,14 @@ class WarcReader:
     def __init__(self, source: WarcSource):
         """
         Raises:
-            ConfigError: a blocklist is missing.
+            ConfigError: a blocklist or a library is missing.
         """
         self.source = source
         limits = Limits(source.max_html_bytes, source.max_html_depth, source.max_html_elements)
         self._how = Extraction(source.extractor, source.favor, source.fallback, limits)
+        for module in (source.extractor, "chardetng_py", "brotli", "lz4"):
+            if importlib.util.find_spec(module) is None:
+                raise ConfigError(f"source {source.name}: {module} is not installed", 'pip install "gpu_curate[web]"')
         for key in ("url_blocklist", "domain_blocklist"):
             for path in getattr(source, key):
                 if not os.path.isfile(path):
@@ -82,15 +85,29 @@ class WarcReader:
         return [Split(path, 0, -1, 0, int(size * ratio))]
 
     def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+        if self.source.timeout_s is None:
+            return self.records(split, split.first_row)
+        return warc_process.read(self.source, split)
+
+    def records(
+        self, split: Split, first_row: int, extracting: Callable[[int, int, bytes], None] | None = None
+    ) -> Iterator[Record | Reject | Skip]:
+        """What `read` gives, read in this process and without `timeout_s`.
+
+        Args:
+            first_row: records before it are passed over.
+            extracting: called with row, byte offset and head of a page just before it is extracted.
+        """
         urls = _blocklist(tuple(self.source.url_blocklist), _url_key)
         domains = _blocklist(tuple(self.source.domain_blocklist), _domain_key)
         dump = None
         with open_raw(split.path, self.source.storage_options) as raw:
             for row, record in enumerate(records(raw), split.first_row):
                 if isinstance(record, Broken):
-                    yield Reject(row, *record)
+                    if row >= first_row:
+                        yield Reject(row, *record)
                     continue
-                for line in record.bad_lines:
+                for line in record.bad_lines if row >= first_row else ():
                     yield Reject(
                         None, record.offset, "bad line in a record header (the record is read)", line[:HEAD_BYTES]
                     )
@@ -100,11 +117,13 @@ class WarcReader:
                     found = _CRAWL.search(record.read(64 << 10))
                     dump = found[1].decode("utf-8", "replace").strip() if found else dump
                     content = Skip("warc_warcinfo")
-                elif kind not in ("response", "conversion"):
+                elif row < first_row or kind not in ("response", "conversion"):
                     content = Skip(f"warc_{kind}" if kind in _KINDS else "warc_unknown_type")
                 else:
                     content = self._content(record, kind, urls, domains)
                 broken = record.finish()
+                if row < first_row:
+                    continue
                 if broken is not None:
                     yield Reject(row, *broken)
                 elif isinstance(content, Skip):
@@ -112,6 +131,8 @@ class WarcReader:
                 elif isinstance(content, InputError):
                     yield Reject(row, record.offset, content.message, record.head[:HEAD_BYTES])
                 else:
+                    if content.html and extracting is not None:
+                        extracting(row, record.offset, record.head[:HEAD_BYTES])
                     yield self._document(row, record, content, dump)
 
     def _content(
@@ -161,7 +182,7 @@ class WarcReader:
     def _document(self, row: int, record: ArchiveRecord, content: Content, dump: str | None) -> Record | Reject | Skip:
         if content.html:
             try:
-                text, charset = page_text_guarded(content.body, content.charset, self._how, self.source.timeout_s)
+                text, charset = page_text(content.body, content.charset, self._how)
             except InputError as e:
                 return Reject(row, record.offset, e.message, record.head[:HEAD_BYTES])
         else:

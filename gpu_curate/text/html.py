@@ -1,19 +1,17 @@
 """HTML to text: which charset a page is in, whether a parser may be shown it, and the text of its main content.
 
-Pure functions: the same bytes give the same text, whatever was extracted before. `html_process` runs `page_text` in a
-process that can be killed.
+Pure functions: the same bytes give the same text, whatever was extracted before.
 """
 
 from __future__ import annotations
 
 import codecs
 import functools
+import importlib
+import logging
 import re
 from importlib import resources
-from typing import Literal, NamedTuple
-
-import numpy as np
-from numba import njit
+from typing import Any, Literal, NamedTuple
 
 from gpu_curate.errors import InputError
 
@@ -162,7 +160,7 @@ def _western(body: bytes, html: bool) -> bool:
     return foreign < 0.4 * letters or not foreign
 
 
-# ----------------------------------------------------------------------------------------------------------- limits
+# ------------------------------------------------------------------------------------------------------- extraction
 
 
 class Limits(NamedTuple):
@@ -176,152 +174,6 @@ class Limits(NamedTuple):
 # Inline elements of one block. trafilatura strips their tags, lxml then walks the text nodes once per node: 5,000 take
 # 1.3 s, 10,000 take 8 s, 20,000 take 40 s.
 MAX_INLINE_RUN = 5_000
-
-_VOID = b"area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr".split()
-_OPTIONAL = b"p li dt dd option optgroup tr td th thead tbody tfoot colgroup rt rp".split()
-_RAW = b"script style textarea title xmp iframe noembed noframes".split()
-_INLINE = (
-    b"a abbr acronym b bdi bdo big cite code del dfn em font i ins kbd label mark q s samp small span strike strong sub "
-    b"sup time tt u var"
-).split()
-
-
-def _hash(name: bytes) -> int:
-    h = 0
-    for c in name.lower():
-        h = (h * 131 + c) & 0xFFFFFFFFFFFFFFFF
-    return h
-
-
-_KINDS = dict.fromkeys(map(_hash, _INLINE), 2)
-_KINDS |= dict.fromkeys(map(_hash, _OPTIONAL), 1)
-_KINDS |= dict.fromkeys(map(_hash, _RAW), 4)
-_KINDS |= {_hash(name): _KINDS.get(_hash(name), 0) | 8 for name in _VOID}
-_KIND_H = np.array(sorted(_KINDS), np.uint64)
-_KIND = np.array([_KINDS[h] for h in sorted(_KINDS)], np.uint8)
-
-
-@njit(nogil=True, cache=True)
-def _scan(b, max_depth, known, kind_of):  # type: ignore[no-untyped-def]
-    """Elements, greatest depth and longest inline run, in one pass; stops where max_depth is passed."""
-    n = len(b)
-    names = np.zeros(max_depth + 1, np.uint64)
-    kinds = np.zeros(max_depth + 1, np.uint8)  # bits: 1 end tag is optional, 2 inline, 4 raw text, 8 void
-    runs = np.zeros(max_depth + 2, np.int64)  # inline elements since the block at this depth was opened
-    depth = deepest = elements = longest = 0
-    i = 0
-    while i < n:
-        if b[i] != 60:  # <
-            i += 1
-            continue
-        i += 1
-        if i >= n:
-            break
-        c = b[i]
-        if c == 33 and i + 2 < n and b[i + 1] == 45 and b[i + 2] == 45:  # <!-- up to -->, or <!--> at once
-            i += 1
-            while i + 2 < n and not (b[i] == 45 and b[i + 1] == 45 and b[i + 2] == 62):
-                i += 1
-            i += 3
-            continue
-        closing = c == 47
-        if closing:
-            i += 1
-            c = b[i] if i < n else np.uint8(0)
-        if not (97 <= (c | 32) <= 122):
-            if closing or c == 33 or c == 63:  # </ <! <? up to >
-                while i < n and b[i] != 62:
-                    i += 1
-            continue  # anything else is a lone "<"
-        h = np.uint64(0)
-        while i < n and b[i] > 32 and b[i] != 62 and b[i] != 47:
-            c = b[i]
-            h = h * np.uint64(131) + np.uint64(c | 32 if 65 <= c <= 90 else c)
-            i += 1
-        selfclosing = False
-        while i < n and b[i] != 62:  # attributes: a quoted value may hold ">"
-            c = b[i]
-            selfclosing = c == 47
-            if c == 61:  # =
-                i += 1
-                while i < n and (b[i] == 32 or 9 <= b[i] <= 13):
-                    i += 1
-                if i < n and (b[i] == 34 or b[i] == 39):
-                    quote = b[i]
-                    i += 1
-                    while i < n and b[i] != quote:
-                        i += 1
-                elif i < n and b[i] == 62:
-                    break
-            i += 1
-        i += 1
-        if closing:
-            k = depth - 1
-            while k >= 0 and names[k] != h:
-                k -= 1
-            if k >= 0:
-                while depth > k:  # what an inline element leaves behind still counts in its block
-                    depth -= 1
-                    if kinds[depth] == 2:
-                        runs[depth] += runs[depth + 1]
-                        longest = max(longest, runs[depth])
-            continue
-        elements += 1
-        low, high = 0, len(known)
-        while low < high:
-            middle = (low + high) // 2
-            if known[middle] < h:
-                low = middle + 1
-            else:
-                high = middle
-        kind = kind_of[low] if low < len(known) and known[low] == h else np.uint8(0)
-        if kind & 2:
-            runs[depth] += 1
-            longest = max(longest, runs[depth])
-        if kind & 8:
-            continue
-        if kind & 4:
-            if not selfclosing:  # text up to </name
-                while i < n:
-                    if b[i] == 60 and i + 1 < n and b[i + 1] == 47:
-                        k, g = i + 2, np.uint64(0)
-                        while k < n and (97 <= (b[k] | 32) <= 122):
-                            g = g * np.uint64(131) + np.uint64(b[k] | 32)
-                            k += 1
-                        if g == h:
-                            break
-                    i += 1
-            continue
-        if kind == 1:
-            k = depth - 1
-            while k >= 0 and kinds[k] == 1 and names[k] != h:
-                k -= 1
-            if k >= 0 and kinds[k] == 1:  # <li> ends the <li> before it
-                depth = k
-        if depth >= max_depth:
-            return elements, depth + 1, longest
-        names[depth], kinds[depth] = h, kind
-        depth += 1
-        deepest = max(deepest, depth)
-        runs[depth] = 0
-    return elements, deepest, longest
-
-
-def scan(html: bytes, max_depth: int) -> tuple[int, int, int]:
-    """Start tags, greatest nesting, and most inline elements in one block, counted without building a tree.
-
-    Knows void elements, optional end tags (`<li>`, `<p>`, `<td>`, ...), comments, quoted attributes, and that `<script>`
-    holds no tags. Bounded: linear, but for an end tag that looks for its start tag among at most `max_depth` open ones.
-
-    Returns: (elements, depth, inline run). A page deeper than `max_depth` gives depth = max_depth + 1 and the counts
-        up to there.
-    """
-    if not html:
-        return 0, 0, 0
-    return tuple(int(x) for x in _scan(np.frombuffer(html, np.uint8), max_depth, _KIND_H, _KIND))  # type: ignore[return-value]
-
-
-# ------------------------------------------------------------------------------------------------------- extraction
 
 
 class Extraction(NamedTuple):
@@ -351,20 +203,23 @@ def page_text(body: bytes, http_charset: str | None = None, how: Extraction = DE
         InputError: the page passes a limit, or the library failed on it; the message is the reason.
     """
     html, charset = decode(body, http_charset)
-    check(html.encode("utf-8", "replace"), how)
+    check(html, how)
     return Page(extract(html, how), charset)
 
 
-def check(html: bytes, how: Extraction) -> None:
+def check(html: str, how: Extraction) -> None:
     """Refuse a page that a parser could choke on.
 
     Raises:
         InputError: says which limit.
     """
+    from gpu_curate.text.html_scan import scan  # not at the top: plain text needs no Numba
+
     max_bytes, max_depth, max_elements = how.limits
-    if len(html) > max_bytes:
+    data = html.encode("utf-8", "replace")
+    if len(data) > max_bytes:
         raise InputError(f"html larger than max_html_bytes={max_bytes}")
-    elements, depth, run = scan(html, max_depth)
+    elements, depth, run = scan(data, max_depth)
     if elements > max_elements:
         raise InputError(f"html has more elements than max_html_elements={max_elements}")
     if depth > max_depth:
@@ -373,7 +228,7 @@ def check(html: bytes, how: Extraction) -> None:
         raise InputError(f"html has more than {MAX_INLINE_RUN} inline elements in one block")
 
 
-_HTML_TAG = re.compile(r"<\s*(?:html|body|!doctype)\b", re.IGNORECASE)
+_WHOLE_PAGE = re.compile(r"\s*<(?:html|!doctype html)\b", re.IGNORECASE)
 
 
 def extract(html: str, how: Extraction) -> str:
@@ -381,30 +236,37 @@ def extract(html: str, how: Extraction) -> str:
 
     trafilatura: comments, images, links and metadata are left out, tables are kept, nothing is deduplicated (its
     `deduplicate` remembers earlier pages, so the text would depend on the order they came in).
-    resiliparse: main content, without alternative texts, as DCLM (arXiv:2406.11794, section 3.3) ran it.
+    resiliparse: main content, without alternative texts, as DCLM (arXiv:2406.11794, section 4.2) ran it.
 
-    Source: FineWeb, arXiv:2406.17557, section 3.1 (trafilatura, precision).
-    Deviates: FineWeb had `deduplicate` on.
+    Source: FineWeb, arXiv:2406.17557, section 3.2 (trafilatura, favouring precision).
+    Deviates: FineWeb had `deduplicate` on. A page that does not begin with `<html` or a doctype (a comment or an XML
+    declaration comes first) is given an `<html`.
     Raises:
         InputError: the library failed on the page.
     """
+    run = _resiliparse if how.extractor == "resiliparse" else _trafilatura
+    module = importlib.import_module("resiliparse.extract.html2text" if run is _resiliparse else "trafilatura")
+    if (logger := logging.getLogger("trafilatura")).level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL + 1)  # it warns of every page that it drops; those are counted here
     try:
-        if how.extractor == "resiliparse":
-            from resiliparse.extract.html2text import extract_plain_text
-
-            return extract_plain_text(html, main_content=True, alt_texts=False).strip()
-        import trafilatura
-
-        if not _HTML_TAG.search(html, 0, 4096):
-            html = f"<html><body>{html}</body></html>"  # trafilatura takes a page without any of these for no page
-        text = trafilatura.extract(
-            html,
-            fast=not how.fallback,
-            favor_precision=how.favor == "precision",
-            favor_recall=how.favor == "recall",
-            include_comments=False,
-            deduplicate=False,
-        )
+        return run(module, html, how)
     except Exception as e:  # whatever the library cannot stand (RecursionError, lxml's own errors) is about this page
         raise InputError(f"{how.extractor} failed: {type(e).__name__}") from e
+
+
+def _resiliparse(html2text: Any, html: str, how: Extraction) -> str:
+    return html2text.extract_plain_text(html, main_content=True, alt_texts=False).strip()
+
+
+def _trafilatura(trafilatura: Any, html: str, how: Extraction) -> str:
+    if not _WHOLE_PAGE.match(html):  # lxml would take it for a fragment and lose the body
+        html = "<html>" + html
+    text = trafilatura.extract(
+        html,
+        fast=not how.fallback,
+        favor_precision=how.favor == "precision",
+        favor_recall=how.favor == "recall",
+        include_comments=False,
+        deduplicate=False,
+    )
     return text or ""

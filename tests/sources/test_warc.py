@@ -459,9 +459,7 @@ def test_blocklists_leave_out_urls_domains_and_subdomains(archive, tmp_path):
         "http://x.dotted.example/",
     ]
     data = b"".join(warc("response", http(HTML), url=u) for u in addresses)
-    records, _, skips = read(
-        archive, data, url_blocklist=[str(urls)], domain_blocklist=[str(domains)]
-    )
+    records, _, skips = read(archive, data, url_blocklist=[str(urls)], domain_blocklist=[str(domains)])
     assert [r.columns["url"] for r in records] == [addresses[1], addresses[3], addresses[7]]
     assert skips == {"url_blocklist": 2, "domain_blocklist": 6}
 
@@ -470,6 +468,12 @@ def test_missing_blocklist_is_a_config_error_before_anything_is_read(tmp_path):
     source = WarcSource(name="cc", type="warc", path="x.warc", domain_blocklist=[str(tmp_path / "nowhere")])
     with pytest.raises(ConfigError, match=r"source cc: domain_blocklist: .*nowhere: no such file"):
         WarcReader(source)
+
+
+def test_missing_library_is_a_config_error_with_its_remedy(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "chardetng_py" else True)
+    with pytest.raises(ConfigError, match=r"source cc: chardetng_py is not installed\nhint: pip install"):
+        WarcReader(WarcSource(name="cc", type="warc", path="x"))
 
 
 def test_blocklist_holds_its_entries_and_nothing_else():
