@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_curate.document import TextColumn
+from gpu_curate.document import TextColumn, is_cupy
 from gpu_curate.errors import DeviceError
 
 BLOCK = 256  # threads per block of every kernel here
@@ -165,4 +165,4 @@ def _middle(text: TextColumn) -> int:
 
 
 def _to_host(array: Any) -> np.ndarray:
-    return array if isinstance(array, np.ndarray) else array.get()
+    return array.get() if is_cupy(array) else array

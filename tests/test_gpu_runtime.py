@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cudasim.columns import text
-from cudasim.device import emulated
+from cudasim.device import DeviceArray, download, emulated, run, upload
 from cudasim.module import available
 
 from gpu_curate import gpu_runtime
@@ -84,7 +84,7 @@ def test_split_signatures_equal_whole_ones():
     def sign(part: TextColumn) -> tuple[np.ndarray, np.ndarray]:
         if len(part) > 4:
             raise DeviceFull
-        return minhash_gpu.signatures(part, spec, device)
+        return minhash_gpu.signatures(upload(part), spec, device)
 
     for got, expected in zip(
         gpu_runtime.in_batches(column, sign, device), minhash_cpu.signatures(column, spec), strict=True
@@ -103,7 +103,7 @@ def test_to_device_takes_only_its_own_bytes():
 @needs_compiler
 @pytest.mark.parametrize("documents", [[b"word " * 60] * 400, [b"a b c d e f g h\n"] * 4000, [b""] * 5000])
 @pytest.mark.parametrize(
-    ("run", "stated", "word_bytes"),
+    ("op", "stated", "word_bytes"),
     [
         (lambda c: minhash_gpu.signatures(c, MinHashSpec(), emulated()), minhash_gpu.footprint(MinHashSpec()), 8),
         (lambda c: text_stats_gpu.text_stats(c, emulated()), text_stats_gpu.FOOTPRINT, 52),
@@ -111,14 +111,15 @@ def test_to_device_takes_only_its_own_bytes():
     ],
     ids=["signatures", "text_stats", "content_hash"],
 )
-def test_device_memory_stays_within_the_stated_footprint(documents, run, stated, word_bytes):
+def test_device_memory_stays_within_the_stated_footprint(documents, op, stated, word_bytes):
     """Stated for English with 0.17 words a byte; a text with more takes `word_bytes` for each of them."""
     column = TextColumn.from_texts(documents)
     word_share = sum(len(d.split()) for d in documents) / max(column.nbytes, 1)
     stated = stated._replace(per_text_byte=stated.per_text_byte + word_bytes * max(word_share - 0.17, 0))
-    run(column)  # compiles
+    on_device = upload(column)
+    op(on_device)  # compiles
     tracemalloc.start()
-    run(column)
+    op(on_device)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= stated.of(column.nbytes, len(column))
@@ -146,7 +147,8 @@ def test_positions_are_64_bit():
         pytest.skip("no 4 GiB of address space")
     chars[start - 3 : start + 11] = np.frombuffer(b"xx one two thr", np.uint8)
     column = TextColumn(chars, np.array([start, start + 4, start + 9], np.int64))
-    hashes, offsets = words_gpu.word_hashes(column, emulated())
-    expected = words_gpu.word_hashes(TextColumn.from_texts([b"one ", b"two t"]), emulated())
+    column = TextColumn(chars.view(DeviceArray), column.offsets.view(DeviceArray))  # not copied
+    hashes, offsets = download(words_gpu.word_hashes(column, emulated()))
+    expected = run(emulated(), words_gpu.word_hashes, TextColumn.from_texts([b"one ", b"two t"]))
     np.testing.assert_array_equal(hashes, expected[0])
     np.testing.assert_array_equal(offsets, expected[1])

@@ -10,7 +10,7 @@ import numpy as np
 import nvrtc
 import pytest
 from cudasim.columns import text
-from cudasim.device import emulated
+from cudasim.device import StrictModule, emulated, run
 from cudasim.module import EmulatedModule, KernelFault, available
 from kernel_variants import VARIANTS
 
@@ -60,34 +60,34 @@ def mutated(op: str, old: str, new: str) -> Device:
     assert source(op).count(old) == 1, f"{old!r} is not exactly once in {op}"
     device = emulated(checked=True, schedule=3)
 
-    def load(code: str, name: str, defines: tuple[str, ...]) -> EmulatedModule:
+    def load(code: str, name: str, defines: tuple[str, ...]) -> StrictModule:
         if name != f"{op}.cu":
             return device.load(code, name, defines)
-        return EmulatedModule(code.replace(old, new), name, defines, checked=True, schedule=3)
+        return StrictModule(EmulatedModule(code.replace(old, new), name, defines, checked=True, schedule=3))
 
     return replace(device, load=load)
 
 
 def words_agree(device: Device) -> bool:
-    pairs = zip(words_gpu.word_hashes(COLUMN, device), words_cpu.word_hashes(COLUMN), strict=True)
+    pairs = zip(run(device, words_gpu.word_hashes, COLUMN), words_cpu.word_hashes(COLUMN), strict=True)
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def signatures_agree(device: Device) -> bool:
     spec = MinHashSpec()
-    pairs = zip(minhash_gpu.signatures(COLUMN, spec, device), minhash_cpu.signatures(COLUMN, spec), strict=True)
+    pairs = zip(run(device, minhash_gpu.signatures, COLUMN, spec), minhash_cpu.signatures(COLUMN, spec), strict=True)
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def bands_agree(device: Device) -> bool:
     spec = BandSpec()
     return np.array_equal(
-        bands_gpu.band_hashes(SIGNATURES, spec, None, device), bands_cpu.band_hashes(SIGNATURES, spec)
+        run(device, bands_gpu.band_hashes, SIGNATURES, spec, None), bands_cpu.band_hashes(SIGNATURES, spec)
     )
 
 
 def stats_agree(device: Device) -> bool:
-    return np.array_equal(stats_gpu.text_stats(COLUMN, device), stats_cpu.text_stats(COLUMN))
+    return np.array_equal(run(device, stats_gpu.text_stats, COLUMN), stats_cpu.text_stats(COLUMN))
 
 
 @pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")

@@ -1,29 +1,123 @@
-"""A gpu_curate.gpu_runtime.Device that is NumPy and the emulator: the GPU twins' launch code runs on it unchanged."""
+"""A gpu_curate.gpu_runtime.Device that is NumPy and the emulator: the GPU twins' launch code runs on it unchanged.
+
+It is as strict as CuPy: device arrays (DeviceArray) and host arrays do not mix, NumPy's functions do not take device
+arrays, and only functions that CuPy has are there (XP_FUNCTIONS; tests/gpu_contracts compares them with the real CuPy).
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from cudasim.module import EmulatedModule
 
+from gpu_curate.document import TextColumn
 from gpu_curate.gpu_runtime import Device
 
 POISON = 0xA5  # what fresh device memory holds: a result that depends on it differs from the CPU twin's
+XP_FUNCTIONS = frozenset(
+    ["arange", "argsort", "asarray", "ascontiguousarray", "concatenate", "copyto", "cumsum", "empty", "flatnonzero", "full", "isin", "lexsort", "minimum", "ones", "searchsorted", "stack", "unique", "where", "zeros"]
+)
 
 
-class PoisonedNumPy:
-    """NumPy, but `empty` gives memory full of POISON, and nothing that CuPy lacks by name is offered silently."""
+class DeviceArray(np.ndarray):
+    """An array that says it is CuPy's and behaves like it where NumPy would be more lenient."""
+
+    def get(self) -> np.ndarray:
+        """A copy on the host."""
+        return np.array(self.view(np.ndarray))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        outputs = options.pop("out", ())
+        if outputs:
+            options["out"] = tuple(_plain(o) for o in outputs)
+        return _device(getattr(ufunc, method)(*(_plain(i) for i in inputs), **options))
+
+    def __array_function__(self, function: Any, *_: Any) -> Any:
+        raise TypeError(f"numpy.{function.__name__} of a device array: CuPy refuses the implicit copy to the host")
+
+    def __getitem__(self, key: Any) -> Any:
+        return _device(self.view(np.ndarray)[_index(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.view(np.ndarray)[_index(key)] = _plain(value)
+
+    def any(self, *args: Any, **options: Any) -> Any:
+        return _device(self.view(np.ndarray).any(*args, **options))
+
+    def all(self, *args: Any, **options: Any) -> Any:
+        return _device(self.view(np.ndarray).all(*args, **options))
+
+    def sum(self, *args: Any, **options: Any) -> Any:
+        return _device(self.view(np.ndarray).sum(*args, **options))
+
+
+DeviceArray.__module__ = "cupy"  # by which gpu_curate.document.is_cupy knows them
+
+
+def _device(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.view(DeviceArray)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """A device array as NumPy sees it. A host array is refused, as CuPy refuses it."""
+    if isinstance(value, DeviceArray):
+        return value.view(np.ndarray)
+    if isinstance(value, np.ndarray):
+        raise TypeError("a host array where a device array belongs")
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(v) for v in value)
+    return value
+
+
+def _index(key: Any) -> Any:
+    return tuple(_plain(k) for k in key) if isinstance(key, tuple) else _plain(key)
+
+
+class EmulatedCuPy:
+    """The part of CuPy's name space that the GPU twins use."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(np, name)
+        if name not in XP_FUNCTIONS:
+            raise AttributeError(f"{name} is not among XP_FUNCTIONS: add it if CuPy has it")
+        function = getattr(np, name)
+
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            return _device(function(*_plain(args), **{k: _plain(v) for k, v in options.items()}))
+
+        return call
 
     @staticmethod
-    def empty(shape: Any, dtype: Any = np.float64) -> np.ndarray:
+    def asarray(array: Any) -> DeviceArray:
+        """A copy, as of host memory to the device; a device array as it is."""
+        return array if isinstance(array, DeviceArray) else np.array(array).view(DeviceArray)
+
+    @staticmethod
+    def empty(shape: Any, dtype: Any = np.float64) -> DeviceArray:
         array = np.zeros(shape, dtype)
         array.view(np.uint8).fill(POISON)
-        return array
+        return array.view(DeviceArray)
+
+
+class StrictModule:
+    """Kernels of an emulated module that take device arrays only."""
+
+    def __init__(self, module: EmulatedModule):
+        self.module = module
+        self.traffic = module.traffic
+
+    def get_function(self, name: str) -> Any:
+        kernel = self.module.get_function(name)
+
+        def launch(grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...]) -> None:
+            kernel(grid, block, _plain(args))
+
+        return launch
 
 
 @functools.cache
@@ -31,7 +125,27 @@ def emulated(checked: bool = False, schedule: int = 0) -> Device:
     """The emulated device; `checked` and `schedule` as for EmulatedModule."""
 
     @functools.cache
-    def load(source: str, name: str, defines: tuple[str, ...]) -> EmulatedModule:
-        return EmulatedModule(source, name, defines, checked, schedule)
+    def load(source: str, name: str, defines: tuple[str, ...]) -> StrictModule:
+        return StrictModule(EmulatedModule(source, name, defines, checked, schedule))
 
-    return Device(PoisonedNumPy(), load, lambda array: int(array.ctypes.data), (MemoryError,), lambda: None)
+    return Device(EmulatedCuPy(), load, lambda array: int(array.ctypes.data), (MemoryError,), lambda: None)
+
+
+def upload(value: Any) -> Any:
+    """A text column (buffer and offsets as they are) or host array on the emulated device; anything else unchanged."""
+    if isinstance(value, TextColumn):
+        return TextColumn(EmulatedCuPy.asarray(value.chars), EmulatedCuPy.asarray(value.offsets))
+    return EmulatedCuPy.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def download(value: Any) -> Any:
+    """Device arrays of a result, however nested in tuples, on the host."""
+    if isinstance(value, tuple):
+        return tuple(download(v) for v in value)
+    assert isinstance(value, DeviceArray), f"a result of type {type(value).__name__} is not on the device"
+    return value.get()
+
+
+def run(device: Device, twin: Callable[..., Any], *args: Any) -> Any:
+    """`twin(*args, device)` with columns and arrays uploaded, its results downloaded."""
+    return download(twin(*(upload(a) for a in args), device))

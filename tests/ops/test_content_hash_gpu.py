@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xxhash
 from cudasim.columns import columns
-from cudasim.device import emulated
+from cudasim.device import emulated, run
 from cudasim.module import available
 
 from gpu_curate.document import TextColumn
@@ -17,7 +17,7 @@ RANDOM = np.random.default_rng(1).integers(0, 256, 9000, dtype=np.uint8).tobytes
 
 
 def assert_digests(text: TextColumn, checked: bool, schedule: int) -> None:
-    hash_N2 = gpu.content_hash(text, emulated(checked, schedule))
+    hash_N2 = run(emulated(checked, schedule), gpu.content_hash, text)
     assert hash_N2.shape == (len(text), 2)
     assert hash_N2.dtype == np.uint64
     digests = [int(high) << 64 | int(low) for high, low in hash_N2]

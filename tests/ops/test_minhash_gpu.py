@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cudasim.columns import columns, random_columns, text
-from cudasim.device import emulated
+from cudasim.device import emulated, run
 from cudasim.module import available
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,27 +38,27 @@ def equal(got: tuple, expected: tuple) -> None:
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_signatures_equal_cpu(spec):
     for _, column in columns():
-        equal(gpu.signatures(column, spec, emulated(schedule=1)), cpu.signatures(column, spec))
+        equal(run(emulated(schedule=1), gpu.signatures, column, spec), cpu.signatures(column, spec))
 
 
 @pytest.mark.parametrize(("name", "column"), list(columns()), ids=[n for n, _ in columns()])
 def test_checked_signatures_and_shingles_equal_cpu(name, column):
     spec = MinHashSpec(num_hashes=32)
     for schedule in (0, 3):
-        equal(gpu.signatures(column, spec, emulated(True, schedule)), cpu.signatures(column, spec))
-    equal(gpu.shingles(column, spec, emulated(True, 2)), cpu.shingles(column, spec))
+        equal(run(emulated(True, schedule), gpu.signatures, column, spec), cpu.signatures(column, spec))
+    equal(run(emulated(True, 2), gpu.shingles, column, spec), cpu.shingles(column, spec))
 
 
 @settings(max_examples=40, deadline=None)
 @given(random_columns(), st.sampled_from(SPECS))
 def test_random_bytes_equal_cpu(column, spec):
-    equal(gpu.signatures(column, spec, emulated(True, 4)), cpu.signatures(column, spec))
+    equal(run(emulated(True, 4), gpu.signatures, column, spec), cpu.signatures(column, spec))
 
 
 @pytest.mark.parametrize("n", [1023, 1024, 1025, 2049])
 def test_documents_around_a_tile_of_shingles(n):
     column = TextColumn.from_texts([b"a " * (n + 4), b"b c", b" ".join(b"%d" % i for i in range(n + 4))])
-    equal(gpu.signatures(column, MinHashSpec(), emulated(True, 5)), cpu.signatures(column, MinHashSpec()))
+    equal(run(emulated(True, 5), gpu.signatures, column, MinHashSpec()), cpu.signatures(column, MinHashSpec()))
 
 
 def pairs_of(n: int) -> np.ndarray:
@@ -72,11 +72,11 @@ def test_jaccard_equals_cpu(monkeypatch):
     spec, pairs = MinHashSpec(shingle_words=2), pairs_of(len(column))
     sig_NH, _ = cpu.signatures(column, spec)
     monkeypatch.setattr(gpu, "PAIRS_BYTES", 9 * spec.num_hashes * 5)  # several batches
-    equal((gpu.jaccard(sig_NH, pairs, emulated()),), (cpu.jaccard(sig_NH, pairs),))
+    equal((run(emulated(), gpu.jaccard, sig_NH, pairs),), (cpu.jaccard(sig_NH, pairs),))
     hash_S, offsets = cpu.shingles(column, spec)
     for some in (pairs, pairs[:0]):
         expected = cpu.jaccard_exact(hash_S, offsets, some)
-        equal((gpu.jaccard_exact(hash_S, offsets, some, emulated(True, 3)),), (expected,))
+        equal((run(emulated(True, 3), gpu.jaccard_exact, hash_S, offsets, some),), (expected,))
 
 
 @pytest.mark.parametrize("n", [0, 1, 255, 256, 257])
@@ -88,7 +88,7 @@ def test_band_hashes_equal_cpu(n, num_bands, rows, scoped):
     scope = rng.integers(0, 3, n).astype(np.uint64) if scoped else None
     spec = BandSpec(num_bands, rows)
     expected = bands_cpu.band_hashes(sig_NH, spec, scope)
-    equal((bands_gpu.band_hashes(sig_NH, spec, scope, emulated(True, 2)),), (expected,))
+    equal((run(emulated(True, 2), bands_gpu.band_hashes, sig_NH, spec, scope),), (expected,))
 
 
 @settings(max_examples=100, deadline=None)
@@ -97,4 +97,4 @@ def test_candidate_pairs_equal_cpu(rows, all_valid):
     # few different top bits, so that unequal hashes tie in the packed key, and interleave
     hash_N = np.array([(top << 60) | low for top, low, _ in rows], np.uint64)
     valid_N = None if all_valid else np.array([valid for *_, valid in rows], np.bool_)
-    equal(components_gpu.band_edges(hash_N, valid_N, emulated()), components_cpu.band_edges(hash_N, valid_N))
+    equal(run(emulated(), components_gpu.band_edges, hash_N, valid_N), components_cpu.band_edges(hash_N, valid_N))

@@ -7,7 +7,7 @@ import gc
 import numpy as np
 import pytest
 from cudasim.columns import columns, text
-from cudasim.device import emulated
+from cudasim.device import emulated, run
 from cudasim.module import available
 
 from gpu_curate.document import TextColumn
@@ -28,11 +28,15 @@ DOCUMENTS = [
 ]
 
 
+def coverage(doc_M: np.ndarray, gram_M: np.ndarray, *args: object) -> tuple:
+    return gpu.coverage((doc_M, gram_M), *args)
+
+
 def assert_same(column: TextColumn, index: NgramIndex, checked: bool, schedule: int) -> int:
     device = emulated(checked, schedule)
-    hits, expected = gpu.probe(column, index, device), cpu.probe(column, index)
+    hits, expected = run(device, gpu.probe, column, index), cpu.probe(column, index)
     pairs = [*zip(hits, expected, strict=True)]
-    covered = gpu.coverage(hits, index, len(column), device), cpu.coverage(expected, index, len(column))
+    covered = run(device, coverage, *hits, index, len(column)), cpu.coverage(expected, index, len(column))
     for got, want in [*pairs, *zip(*covered, strict=True)]:
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(got, want)
@@ -68,7 +72,7 @@ def test_empty_index_finds_nothing():
 
 def test_device_copy_goes_with_the_index():
     index = NgramIndex.build(TextColumn.from_texts(ITEMS), 5)
-    gpu.probe(TextColumn.from_texts(DOCUMENTS), index, emulated())
+    run(emulated(), gpu.probe, TextColumn.from_texts(DOCUMENTS), index)
     key = id(index)
     assert key in gpu._uploaded
     del index

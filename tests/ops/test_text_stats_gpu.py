@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from cudasim.columns import columns, random_columns
-from cudasim.device import emulated
+from cudasim.device import emulated, run
 from cudasim.module import available
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler: the em
 
 
 def assert_same(text: TextColumn, checked: bool = False, schedule: int = 0) -> None:
-    got, expected = gpu.text_stats(text, emulated(checked, schedule)), cpu.text_stats(text)
+    got, expected = run(emulated(checked, schedule), gpu.text_stats, text), cpu.text_stats(text)
     assert got.dtype == expected.dtype
     for row, name in enumerate(NAMES):
         np.testing.assert_array_equal(got[row], expected[row], err_msg=name)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from cudasim.columns import columns, random_columns
-from cudasim.device import emulated
+from cudasim.device import emulated, run
 from cudasim.module import available
 from hypothesis import given, settings
 
@@ -19,7 +19,8 @@ pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler: the em
 
 
 def assert_same(text: TextColumn, checked: bool = False, schedule: int = 0) -> None:
-    for got, expected in zip(gpu.word_hashes(text, emulated(checked, schedule)), cpu.word_hashes(text), strict=True):
+    results = run(emulated(checked, schedule), gpu.word_hashes, text)
+    for got, expected in zip(results, cpu.word_hashes(text), strict=True):
         assert got.dtype == expected.dtype
         np.testing.assert_array_equal(got, expected)
 
@@ -72,7 +73,7 @@ def test_work_is_linear_whatever_a_text_consists_of(filler):
             return SimpleNamespace(get_function=counted)
 
         body = b"\x80" if filler == "\x80" else filler.encode()
-        gpu.word_hashes(TextColumn.from_texts([b"a" + body * n + b"b c"]), replace(device, load=load))
+        run(replace(device, load=load), gpu.word_hashes, TextColumn.from_texts([b"a" + body * n + b"b c"]))
         return total
 
     assert accesses(20_000) < 2.2 * accesses(10_000)

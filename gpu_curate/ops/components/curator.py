@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gpu_curate.document import is_cupy
 from gpu_curate.errors import DeviceError, FatalError
 
 ID, LABEL = "_curator_dedup_id", "_duplicate_group_id"  # Curator's column names
@@ -72,7 +73,7 @@ def write_edges(edges: Iterable[tuple[Any, Any]], folder: Path, num_gpus: int) -
     files: list[Path] = []
     total = 0
     for a_E, b_E in edges:
-        a_E, b_E = (x if isinstance(x, np.ndarray) else x.get() for x in (a_E, b_E))
+        a_E, b_E = (x.get() if is_cupy(x) else x for x in (a_E, b_E))
         pieces = min(len(a_E), max(num_gpus, -(-len(a_E) // MAX_FILE_EDGES)))
         cuts = np.linspace(0, len(a_E), pieces + 1).astype(np.int64) if pieces else []
         for start, stop in pairwise(cuts):

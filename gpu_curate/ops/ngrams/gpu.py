@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_curate.document import TextColumn
+from gpu_curate.document import TextColumn, is_cupy
 from gpu_curate.gpu_runtime import Device, Footprint, cuda
 from gpu_curate.ops.mix import GOLDEN
 from gpu_curate.ops.ngrams import NgramIndex
@@ -57,7 +57,7 @@ def coverage(
     from gpu_curate.ops.ngrams import cpu
 
     device = device or cuda()
-    host = tuple(a if isinstance(a, np.ndarray) else a.get() for a in hits)
+    host = tuple(a.get() if is_cupy(a) else a for a in hits)
     return tuple(device.upload(a) for a in cpu.coverage(host, index, n_docs))
 
 
