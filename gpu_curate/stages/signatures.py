@@ -136,5 +136,5 @@ def scope_keys(documents: pa.Table, fuzzy: Fuzzy | None) -> np.ndarray:
     if fuzzy is None or fuzzy.scope == "global":
         return np.zeros(n, np.uint64)
     sources, groups = documents["source"].to_pylist(), documents["group"].to_pylist()
-    known = {pair: xxhash.xxh3_64_intdigest(repr(pair)) | 1 for pair in set(zip(sources, groups, strict=True))}
+    known = {pair: xxhash.xxh3_64_intdigest(repr(pair).encode()) | 1 for pair in set(zip(sources, groups, strict=True))}
     return np.array([known[pair] for pair in zip(sources, groups, strict=True)], np.uint64)

@@ -9,6 +9,7 @@ import random
 import re
 import time
 import zlib
+from pathlib import Path
 
 import lz4.frame
 import pytest
@@ -16,10 +17,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_curate.config import WarcSource
+from gpu_curate.config import WarcSource, load
 from gpu_curate.errors import ConfigError
 from gpu_curate.sources import Record, Reject, Skip
 from gpu_curate.sources.warc import Blocklist, WarcReader, _domain_key, _url_key
+from gpu_curate.text.html import Limits
 
 SENTENCE = "The ferry leaves the north pier at nine and calls at four small islands before it turns home."
 HTML = f"<html><head><title>t</title></head><body><article><p>{SENTENCE}</p></article></body></html>".encode()
@@ -499,6 +501,17 @@ def test_reader_is_picklable_and_a_file_is_one_split(archive):
     splits = reader.splits("x/CC-MAIN.warc.gz", 1 << 30, 256 << 20)
     assert [(s.path, s.start, s.stop, s.first_row) for s in splits] == [("x/CC-MAIN.warc.gz", 0, -1, 0)]
     assert 50 << 20 < splits[0].nbytes < 200 << 20
+
+
+def test_recipe_for_common_crawl_makes_a_reader(archive):
+    config = load(Path(__file__).parents[2] / "configs" / "commoncrawl.yaml")
+    (source,) = config.sources
+    archive.write_bytes(page())
+    reader = WarcReader(source)
+    (record,) = reader.records(reader.splits(str(archive), 1, 1)[0], 0)
+    assert record.text == SENTENCE
+    assert {*source.keep_columns, source.group_column} <= set(record.columns)
+    assert (source.max_html_bytes, source.max_html_depth, source.max_html_elements) == Limits()
 
 
 # -------------------------------------------------------------------------------------------------------- real files
