@@ -18,7 +18,27 @@ from gpu_curate.gpu_runtime import Device
 
 POISON = 0xA5  # what fresh device memory holds: a result that depends on it differs from the CPU twin's
 XP_FUNCTIONS = frozenset(
-    ["arange", "argsort", "asarray", "ascontiguousarray", "concatenate", "copyto", "cumsum", "empty", "flatnonzero", "full", "isin", "lexsort", "minimum", "ones", "searchsorted", "stack", "unique", "where", "zeros"]
+    [
+        "arange",
+        "argsort",
+        "asarray",
+        "ascontiguousarray",
+        "concatenate",
+        "copyto",
+        "cumsum",
+        "empty",
+        "flatnonzero",
+        "full",
+        "isin",
+        "lexsort",
+        "minimum",
+        "ones",
+        "searchsorted",
+        "stack",
+        "unique",
+        "where",
+        "zeros",
+    ]
 )
 
 
@@ -149,3 +169,22 @@ def download(value: Any) -> Any:
 def run(device: Device, twin: Callable[..., Any], *args: Any) -> Any:
     """`twin(*args, device)` with columns and arrays uploaded, its results downloaded."""
     return download(twin(*(upload(a) for a in args), device))
+
+
+def install(monkeypatch: Any, device: Device | None = None) -> None:
+    """Make the emulated device, or `device`, the one CUDA device of this process."""
+    from gpu_curate import backend, cudf_columns, gpu_runtime
+    from gpu_curate.ops.bands import gpu as bands
+    from gpu_curate.ops.components import gpu as components
+    from gpu_curate.ops.content_hash import gpu as content_hash
+    from gpu_curate.ops.minhash import gpu as minhash
+    from gpu_curate.ops.ngrams import gpu as ngrams
+    from gpu_curate.ops.text_stats import gpu as text_stats
+    from gpu_curate.ops.words import gpu as words
+
+    twins = (bands, components, content_hash, minhash, ngrams, text_stats, words)
+    for module in (gpu_runtime, cudf_columns, *twins):
+        monkeypatch.setattr(module, "cuda", lambda: device or emulated())
+    monkeypatch.setattr(cudf_columns, "device_reader", lambda: ("pyarrow", "emulated"))
+    monkeypatch.setattr(backend, "probe_devices", lambda: (["0"], "emulated"))
+    monkeypatch.setattr(backend, "to_device", EmulatedCuPy.asarray)

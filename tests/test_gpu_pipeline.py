@@ -1,0 +1,136 @@
+"""The GPU backend, on the emulated device: ops dispatch to it, and a whole run writes the bytes of the CPU's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from corpora import recipe, write_corpus
+from cudasim.device import DeviceArray, download, emulated, install, upload
+from cudasim.module import available
+
+from gpu_curate import config, pipeline
+from gpu_curate.document import TextColumn
+from gpu_curate.ops.bands import BandSpec, band_hashes
+from gpu_curate.ops.components import Components, band_edges
+from gpu_curate.ops.content_hash import content_hash
+from gpu_curate.ops.minhash import MinHashSpec, jaccard, jaccard_exact, shingles, signatures
+from gpu_curate.ops.ngrams import NgramIndex, coverage, probe
+from gpu_curate.ops.text_stats import text_stats
+from gpu_curate.ops.words import word_hashes
+from gpu_curate.storage import read_json
+from gpu_curate.tokenizer import train
+
+pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
+COLUMN = TextColumn.from_texts([b"one two three four five six", b"", b"one two three four five SIX", b"a b"] * 3)
+
+
+def everything(column: TextColumn, as_array) -> tuple:
+    """Results of every op with a GPU twin; arguments other than the text go through `as_array`."""
+    spec = MinHashSpec(shingle_words=2)
+    sig_NH, n_shingles_N = signatures(column, spec)
+    hash_S, offsets = shingles(column, spec)
+    pairs = as_array(np.array([[0, 2], [1, 3], [0, 3]]))
+    bands = band_hashes(sig_NH, BandSpec(), as_array(np.arange(len(column)).astype(np.uint64) % np.uint64(2)))
+    index = NgramIndex.build(TextColumn.from_texts([b"two three four", b"a b"]), 2)
+    hits = probe(column, index)
+    results = (sig_NH, n_shingles_N, hash_S, offsets, bands, *word_hashes(column), content_hash(column))
+    results = (*results, jaccard(sig_NH, pairs), jaccard_exact(hash_S, offsets, pairs), *hits)
+    results = (*results, *coverage(hits, index, len(column)), *text_stats(column).values())
+    return (*results, *band_edges(bands[0], n_shingles_N > 0))
+
+
+def test_every_op_dispatches_to_the_device_and_gives_the_same(monkeypatch):
+    install(monkeypatch)
+    on_device, on_host = everything(upload(COLUMN), upload), everything(COLUMN, lambda a: a)
+    assert all(isinstance(r, DeviceArray) for r in on_device)
+    for got, expected in zip(download(on_device), on_host, strict=True):
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_components_take_bands_from_the_device(monkeypatch):
+    install(monkeypatch)
+    hash_N, valid_N = np.array([1, 2, 1, 2, 1, 3], np.uint64), np.array([1, 1, 1, 1, 0, 1], np.bool_)
+    components = Components(6)
+    assert components.add_band(upload(hash_N), upload(valid_N)) == 2
+    assert components.labels().tolist() == [0, 1, 0, 1, 4, 5]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    write_corpus(folder / "corpus", documents=60)
+    notes = [p.read_text() for p in sorted((folder / "corpus" / "notes").iterdir())]
+    train(notes, 500, "<|endoftext|>", folder / "tokenizer.json")
+    items = [{"question": " ".join(notes[0].split()[:20])}, {"question": "not in the corpus at all " * 4}]
+    (folder / "bench.jsonl").write_text("".join(json.dumps(i) + "\n" for i in items))
+    return folder
+
+
+def execute(inputs: Path, run: Path, backend: str) -> dict:
+    reference = {"name": "bench", "path": str(inputs / "bench.jsonl"), "text_fields": ["question"]}
+    data = recipe(
+        inputs / "corpus",
+        inputs / "tokenizer.json",
+        references=[{**reference, "action": "decontaminate"}],
+        quality={"gopher_repetition": "on", "fineweb": "on"},
+        run={"engine": "inline", "partition_bytes": 65536, "backend": backend},
+    )
+    pipeline.execute(config.parse(data), run)
+    return read_json(run / "run.json")
+
+
+def contents(run: Path, facts: dict) -> dict[str, object]:
+    """What the boxes with a GPU twin and the shards hold."""
+    held: dict[str, object] = {}
+    for box in ("scores", "signatures", "contamination", "duplicates", "decisions"):
+        for file in sorted((run / facts["folders"][box]).glob("*.parquet")):
+            held[f"{box}/{file.name}"] = pq.read_table(file).to_pylist()
+    for file in sorted((run / facts["folders"]["shards"]).glob("*.bin")):
+        held[file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return held
+
+
+@pytest.fixture(scope="module")
+def cpu_run(inputs, tmp_path_factory):
+    run = tmp_path_factory.mktemp("cpu") / "r"
+    return contents(run, execute(inputs, run, "cpu"))
+
+
+def test_a_run_on_the_device_writes_what_the_cpu_writes(inputs, cpu_run, tmp_path, monkeypatch):
+    install(monkeypatch)
+    facts = execute(inputs, tmp_path / "r", "gpu")
+    assert contents(tmp_path / "r", facts) == cpu_run
+    steps = {s["name"]: s["backend"] for s in read_json(tmp_path / "r" / "report" / "report.json")["steps"]}
+    assert {steps[s] for s in ("scores", "signatures", "contamination", "duplicates")} == {"gpu"}
+
+
+@pytest.mark.parametrize(("limit", "where"), [(2000, "gpu"), (300, "cpu (device full)")])
+def test_a_full_device_is_survived_and_said(inputs, cpu_run, tmp_path, monkeypatch, limit, where):
+    """A batch above `limit` bytes does not fit: it is halved; a document that does not fit goes to the CPU."""
+
+    def load(*args: object) -> object:
+        module = emulated().load(*args)
+
+        def get_function(kernel: str) -> object:
+            def launch(grid: object, block: object, arguments: tuple) -> None:
+                if kernel == "mark_documents" and arguments[0][-1] - arguments[0][0] > limit:
+                    raise MemoryError("device full")
+                module.get_function(kernel)(grid, block, arguments)
+
+            return launch
+
+        return SimpleNamespace(get_function=get_function)
+
+    install(monkeypatch, replace(emulated(), load=load))
+    facts = execute(inputs, tmp_path / "r", "gpu")
+    assert contents(tmp_path / "r", facts) == cpu_run
+    steps = {s["name"]: s["backend"] for s in read_json(tmp_path / "r" / "report" / "report.json")["steps"]}
+    assert where in steps["scores"]
