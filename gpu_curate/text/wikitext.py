@@ -100,11 +100,11 @@ def extract(
         wikitext = _CONTROL.sub("", wikitext)
     page = _Page(wikitext.replace("\r\n", "\n") if "\r" in wikitext else wikitext, namespaces or _canonical(), title)
     text = page.without_templates()
-    text = page.without_links("\n" + text, keep_tables)
-    text = _lines(text)
+    links = _LinkScan("\n" + text, page, keep_tables)
+    text = _lines(links.result())
     text, gaps = _fill_gaps(text, page.dropped)
     text = _entities(text)
-    return Extracted(_blank_lines(text), gaps, page.unclosed)
+    return Extracted(_blank_lines(text), gaps, page.unclosed + links.unclosed)
 
 
 _REDIRECT = re.compile(r"\s*+[#＃]\s*+([^\s:\[#]+)\s*+:?+\s*+\[\[")
@@ -376,15 +376,36 @@ class _Page:
             arguments[str(position)] = "|".join(whole).strip()
         return arguments
 
-    # ------------------------------------------------------------------------------------------------- second scan
 
-    def without_links(self, text: str, keep_tables: bool) -> str:
-        """Links, tables and tags replaced by what they show. `text` begins with a newline."""
-        cuts: list[Cut] = []
-        stack: list[tuple[str, int, int]] = []  # "[[", "{|" or "<table": position, index of its cut
-        tables = {"{|": 0, "<table": 0}
-        external: tuple[int, int, int] | None = None  # open [http://...: position, index of its cut, start of its label
-        end_of_last = 0
+# ------------------------------------------------------------------------------------------------------ second scan
+
+
+class _Open(NamedTuple):
+    kind: str  # "[[", "{|" or "<table"
+    start: int
+    cut: int  # index of its own cut; those after it are inside
+
+
+class _External(NamedTuple):
+    start: int  # of [http://...
+    cut: int
+    label: int  # where its text begins
+
+
+class _LinkScan:
+    """The second scan: links, tables and tags replaced by what they show. Its text begins with a newline."""
+
+    def __init__(self, text: str, page: _Page, keep_tables: bool):
+        self.text, self.rules, self.namespaces, self.keep_tables = text, page.rules, page.namespaces, keep_tables
+        self.cuts: list[Cut] = []
+        self.stack: list[_Open] = []
+        self.tables = {"{|": 0, "<table": 0}  # open ones
+        self.external: _External | None = None  # they do not nest
+        self.unclosed = 0
+
+    def result(self) -> str:
+        text, cuts = self.text, self.cuts
+        end_of_last = 0  # closing brackets
         for found in _SECOND_SCAN.finditer(text):
             start, end = found.span()
             first = text[start]
@@ -393,127 +414,122 @@ class _Page:
                     cuts.append(Cut(start, start + 2 if found[1] is None else found.start(1) + 1, ""))
                     cuts.append(Cut(end - 2, end, ""))
                 elif end - start == 2:
-                    stack.append(("[[", start, len(cuts)))
-                    cuts.append(Cut(start, end, ""))
+                    self._open("[[", start, Cut(start, end, ""))
                 else:
-                    label = _URL.match(text, end).end()  # type: ignore[union-attr]
-                    external = (start, len(cuts), label)
+                    self.external = _External(start, len(cuts), _URL.match(text, end).end())  # type: ignore[union-attr]
                     cuts.append(Cut(start, start, ""))
             elif first == "]":
-                while start < end:
-                    inner = stack[-1] if stack and stack[-1][0] == "[[" else None
-                    if external is not None and (inner is None or inner[1] < external[0]):
-                        opened, index, label = external
-                        external = None
-                        if "\n" in text[opened:start]:
-                            continue
-                        if label >= start:
-                            del cuts[index:]
-                            cuts.append(Cut(opened, start + 1, ""))
-                        else:
-                            cuts[index] = Cut(opened, label, "")
-                            cuts.append(Cut(start, start + 1, ""))
-                        start += 1
-                    elif inner is not None and end - start >= 2:
-                        stack.pop()
-                        self._close_link(text, inner[1], inner[2], start, cuts)
-                        start += 2
-                    else:
-                        if end - start >= 2 and "[" not in text[max(start - 200, end_of_last) : start]:
-                            self.unclosed += 1
-                            cuts.append(Cut(start, end, ""))
-                        break
+                self._close_brackets(start, end, end_of_last)
                 end_of_last = end
             elif first == "<":
-                tag = found[3].lower()
-                if tag == "table":
-                    if not found[2]:
-                        tables["<table"] += 1
-                        stack.append(("<table", start, len(cuts)))
-                        cuts.append(Cut(start, end, "\n"))
-                    elif tables["<table"]:
-                        self._close_table(text, "<table", start, end, stack, tables, cuts, keep_tables)
-                    else:
-                        cuts.append(Cut(start, end, "\n"))
-                elif tag in self.rules.stripped_tags:
-                    new = "\n" if tag in self.rules.block_tags else "\t" if tag in ("td", "th") and not found[2] else ""
-                    cuts.append(Cut(start, end, new))
-            elif text[end - 1] == "|":  # {|
-                tables["{|"] += 1
-                stack.append(("{|", start, len(cuts)))
+                self._tag(start, end, found[3].lower(), closing=bool(found[2]))
+            elif text[end - 1] == "|":
                 line_end = text.find("\n", end)
-                cuts.append(Cut(start, len(text) if line_end < 0 else line_end, f"\n{_TABLE}" if keep_tables else ""))
-            elif tables["{|"]:
-                self._close_table(text, "{|", start, end, stack, tables, cuts, keep_tables)
+                new = f"\n{_TABLE}" if self.keep_tables else ""
+                self._open("{|", start, Cut(start, len(text) if line_end < 0 else line_end, new))
+            elif self.tables["{|"]:
+                self._close_table("{|", start, end)
             else:
                 cuts.append(Cut(start, end, "\n"))
                 self.unclosed += 1
-        for kind, start, index in stack:
-            self._abandon(text, kind, start, index, cuts)
+        for entry in self.stack:
+            self._abandon(entry)
         return _apply(text, cuts)
 
-    def _close_link(self, text: str, start: int, index: int, end: int, cuts: list[Cut]) -> None:
-        """Cut what a link whose brackets are at start and end does not show."""
-        target = _TARGET.match(text, start + 2, end)
-        stop = target.end()  # type: ignore[union-attr]
-        number, local = self._resolve(text[start + 2 : stop])
-        if number in (FILE, CATEGORY, MEDIA) and local != ":":
-            # a category on a line of its own takes the line with it
-            del cuts[index:]
-            cuts.append(Cut(start, end + 2, ""))
-        elif text[stop] == "|" and stop < end:
-            cuts[index] = Cut(start, stop + 1, "")
-            cuts.append(Cut(end, end + 2, ""))
-        elif local == "interlanguage" and stop == end:
-            del cuts[index:]
-            cuts.append(Cut(start, end + 2, ""))
+    def _open(self, kind: str, start: int, cut: Cut) -> None:
+        if kind != "[[":
+            self.tables[kind] += 1
+        self.stack.append(_Open(kind, start, len(self.cuts)))
+        self.cuts.append(cut)
+
+    def _close_brackets(self, start: int, end: int, end_of_last: int) -> None:
+        """A run of closing brackets: two end a link, one an external link; internal links are found first."""
+        text, cuts = self.text, self.cuts
+        while start < end:
+            link = self.stack[-1] if self.stack and self.stack[-1].kind == "[[" else None
+            external = self.external
+            inside = external is not None and (link is None or external.start > link.start)
+            if external is not None and inside and (link is None or end - start != 2):
+                self.external = None
+                if "\n" in text[external.start : start]:
+                    continue
+                if external.label >= start:
+                    del cuts[external.cut :]
+                    cuts.append(Cut(external.start, start + 1, ""))
+                else:
+                    cuts[external.cut] = Cut(external.start, external.label, "")
+                    cuts.append(Cut(start, start + 1, ""))
+                start += 1
+            elif link is not None and end - start >= 2:
+                self.stack.pop()
+                self._close_link(link, start)
+                start += 2
+            else:
+                if end - start >= 2 and "[" not in text[max(start - 200, end_of_last) : start]:
+                    self.unclosed += 1
+                    cuts.append(Cut(start, end, ""))
+                return
+
+    def _close_link(self, link: _Open, end: int) -> None:
+        """Cut what a link, whose closing brackets are at `end`, does not show."""
+        text, cuts, start = self.text, self.cuts, link.start
+        stop = _TARGET.match(text, start + 2, end).end()  # type: ignore[union-attr]
+        number, escaped, interlanguage = self._resolve(text[start + 2 : stop])
+        if number in (FILE, CATEGORY, MEDIA) or (interlanguage and stop == end):
+            self._cut_all(link, end + 2, "")
         else:
-            cuts[index] = Cut(start, start + 3 if local == ":" else start + 2, "")
+            cuts[link.cut] = Cut(start, stop + 1 if text[stop] == "|" else start + 2 + escaped, "")
             cuts.append(Cut(end, end + 2, ""))
 
-    def _resolve(self, target: str) -> tuple[int, str]:
-        """Namespace number of a link target, and ":" if it is escaped or "interlanguage" if it leads to another language."""
+    def _resolve(self, target: str) -> tuple[int, bool, bool]:
+        """Of a link target: its namespace, is it escaped by a colon, does it lead to another language."""
         prefix, colon, _ = target.partition(":")
         if not colon:
-            return 0, ""
+            return 0, False, False
         prefix = prefix.strip()
-        if not prefix:
-            return 0, ":"
-        folded = _fold_title(prefix)
-        number = self.namespaces.numbers.get(folded, 0)
-        return number, "interlanguage" if number == 0 and prefix in self.rules.languages else ""
+        number = self.namespaces.numbers.get(_fold_title(prefix), 0)
+        return number, not prefix, number == 0 and prefix in self.rules.languages
 
-    def _close_table(
-        self,
-        text: str,
-        kind: str,
-        begin: int,
-        end: int,
-        stack: list[tuple[str, int, int]],
-        tables: dict[str, int],
-        cuts: list[Cut],
-        keep: bool,
-    ) -> None:
-        while True:
-            opened, start, index = stack.pop()
-            if opened != "[[":
-                tables[opened] -= 1
-            if opened == kind:
-                break
-            self._abandon(text, opened, start, index, cuts)
-        if keep:
-            cuts.append(Cut(begin, end, f"\n{_TABLE_END}\n" if kind == "{|" else "\n"))
+    def _tag(self, start: int, end: int, tag: str, closing: bool) -> None:
+        if tag == "table":
+            if not closing:
+                self._open("<table", start, Cut(start, end, "\n"))
+            elif self.tables["<table"]:
+                self._close_table("<table", start, end)
+            else:
+                self.cuts.append(Cut(start, end, "\n"))
+        elif tag in self.rules.stripped_tags:
+            cell = tag in ("td", "th") and not closing
+            self.cuts.append(Cut(start, end, "\n" if tag in self.rules.block_tags else "\t" if cell else ""))
+
+    def _close_table(self, kind: str, start: int, end: int) -> None:
+        """The innermost open table of a kind ends with the mark at start..end, and all that is open in it with it."""
+        while (entry := self.stack.pop()).kind != kind:
+            if entry.kind != "[[":
+                self.tables[entry.kind] -= 1
+            self._abandon(entry)
+        self.tables[kind] -= 1
+        if self.keep_tables:
+            self.cuts.append(Cut(start, end, f"\n{_TABLE_END}\n" if kind == "{|" else "\n"))
         else:
-            del cuts[index:]
-            cuts.append(Cut(start, end, "\n"))
+            self._cut_all(entry, end, "\n")
 
-    def _abandon(self, text: str, kind: str, start: int, index: int, cuts: list[Cut]) -> None:
+    def _cut_all(self, entry: _Open, end: int, new: str) -> None:
+        """All from where an entry opened to `end` goes."""
+        del self.cuts[entry.cut :]
+        self.cuts.append(Cut(entry.start, end, new))
+        if self.external is not None and self.external.start > entry.start:
+            self.external = None
+
+    def _abandon(self, entry: _Open) -> None:
         """Something stays open: its own mark goes, and with a file the rest of its line."""
         self.unclosed += 1
-        if kind == "[[" and self._resolve(_TARGET.match(text, start + 2)[0])[0] in (FILE, CATEGORY):  # type: ignore[index]
+        text, start = self.text, entry.start
+        if entry.kind == "[[" and self._resolve(_TARGET.match(text, start + 2)[0])[0] in (FILE, CATEGORY):  # type: ignore[index]
             reach = start + _TARGET_CHARS  # bounded, so that many of them on one line take linear time
             end = text.find("\n", start, reach)
-            cuts[index] = Cut(start, end if end >= 0 else max(text.rfind("|", start, reach) + 1, start + 2), "")
+            end = end if end >= 0 else max(text.rfind("|", start, reach) + 1, start + 2)
+            self.cuts[entry.cut] = Cut(start, end, "")
 
 
 _HEX_MARKS = str.maketrans("0123456789abcdef", _DIGITS)

@@ -168,6 +168,10 @@ def test_tables_are_kept_on_request():
         ("<div style='x\ntext", "text"),
         ("a [http://x b\nc", "a [http://x b\nc"),
         ("'''a b", "a b"),
+        ("<table>[http://x </table>] c", "] c"),
+        ("[[File:a.jpg|thumb|see [http://x foo]] b", "b"),
+        ("[[a|see [http://x foo]]] b", "see foo b"),
+        ("[http://x [[a]] b] c", "a b c"),
     ],
 )
 def test_unclosed_markup_leaves_no_residue_and_loses_no_text(source, shown):
