@@ -28,8 +28,9 @@ from gpu_curate.storage import read_json
 from gpu_curate.tokenizer import train
 
 HOSTILE = (
-    "<script>alert(1)</script></blockquote></details><img src=x onerror=alert(2)> \"quoted\" 'single' &amp; \u202egnp.exe\u202c "
-    "\u2066isolated\u2069 \ufffe and \x85 in one text that is long enough to be tokenised and then dropped as a copy of itself"
+    "<script>alert(1)</script></blockquote></details><img src=x onerror=alert(2)> \"quoted\" 'single' &amp; "
+    "\u202egnp.exe\u202c \u2066isolated\u2069 \ufffe and \x85 in one text that is long enough to be tokenised and then "
+    "dropped as a copy of itself"
 )
 ITEM = (
     "A ferry crosses the strait nine times a day and carries forty two cars on each crossing, "
@@ -37,8 +38,8 @@ ITEM = (
 )
 VOID = {"meta", "br", "col"}
 TAGS = """
-html head meta title style body header nav main footer section aside div article blockquote figure figcaption details summary
-h1 h2 h3 p ul li a b i em small span code pre mark time data sup dl dt dd table thead tbody tr th td
+html head meta title style body header nav main footer section aside div article blockquote figure figcaption details
+summary h1 h2 h3 p ul li a b i em small span code pre mark time data sup dl dt dd table thead tbody tr th td
 svg rect line text polyline circle
 """
 
@@ -112,7 +113,7 @@ def execute(run: Path, data: dict):
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory, tokenizer):
-    """A run with everything in it: rejects, copies, a benchmark, rules, a mixture, a cut file, hostile text and names."""
+    """A run with everything in it: rejects, copies, reference sets, rules, a mixture, a cut file, hostile text."""
     folder = tmp_path_factory.mktemp("full")
     write_corpus(folder / "c", documents=150)
     rng = random.Random(5)

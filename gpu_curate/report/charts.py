@@ -1,7 +1,7 @@
 """Charts as inline SVG. A chart carries its numbers in tooltips; colours come from the style sheet, for light and dark.
 
-Static pictures on purpose: plotly 6 puts 4.5 MB of JavaScript into a page that stands alone, all charts of a report here
-take about 20 kB and can be printed.
+Static pictures on purpose: plotly puts about 4.5 MB of JavaScript into a page that stands alone; all charts of a report
+here take about 20 kB, and they print.
 """
 
 from __future__ import annotations

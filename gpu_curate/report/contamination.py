@@ -34,8 +34,8 @@ def contamination(facts: dict[str, Any], context: Context, library: Library) -> 
     ]
     failed = facts["failing"].get("contaminated", 0)
     lead = (
-        "A document matches a benchmark when it holds n of an item’s words in a row; it fails when it holds more than max_coverage of "
-        f"one item’s n-grams. {plural(failed, 'document')} did."
+        "A document matches a benchmark when it holds n of an item’s words in a row; it fails when it holds more than "
+        f"max_coverage of one item’s n-grams. {plural(failed, 'document')} did."
     )
     blocks = [
         _worst(name, context, library, by_name[name].ngram_words)

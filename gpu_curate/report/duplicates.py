@@ -18,7 +18,10 @@ _EDITED_WORDS = (25, 50, 100, 400)  # lengths for which one changed word is work
 
 
 def catch(s: float, bands: int, rows: int) -> float:
-    """Probability that two documents of Jaccard similarity s share a bucket. Source: Leskovec et al., MMDS, section 3.4."""
+    """Probability that two documents of Jaccard similarity s share a bucket.
+
+    Source: Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, section 3.4.
+    """
     return 1.0 - (1.0 - s**rows) ** bands
 
 
@@ -68,8 +71,8 @@ def duplicates(facts: dict[str, Any], context: Context, library: Library) -> Htm
         body.append(
             tag(
                 "p",
-                f"{plural(lost, 'cluster')} went whole: the survivor is chosen before any threshold is applied and failed another rule, "
-                "while a removed copy failed nothing else.",
+                f"{plural(lost, 'cluster')} went whole: the survivor is chosen before any threshold is applied "
+                "and failed another rule, while a removed copy failed nothing else.",
             )
         )
     figures = [_curve(fuzzy)] if fuzzy else []
@@ -82,7 +85,8 @@ def duplicates(facts: dict[str, Any], context: Context, library: Library) -> Htm
         body.append(_short_texts(fuzzy))
     body.append(_largest(clusters, library))
     kinds = [k for k, on in (("the same text", context.config.dedup.exact), ("nearly the same text", fuzzy)) if on]
-    lead = f"Documents with {' or '.join(kinds)} form a cluster, and one of each cluster survives ({fuzzy.keep if fuzzy else 'random'})."
+    keep = fuzzy.keep if fuzzy else "random"
+    lead = f"Documents with {' or '.join(kinds)} form a cluster, and one of each cluster survives ({keep})."
     return section("duplicates", "Duplicates", lead, *body)
 
 
@@ -100,9 +104,7 @@ def _curve(fuzzy: Fuzzy) -> Html:
     note = ""
     if fuzzy.verify != "none":
         lines.append(
-            Rule(
-                fuzzy.threshold, f"verify ≥ {fuzzy.threshold:g}", f"pairs below {fuzzy.threshold:g} are put apart again"
-            )
+            Rule(fuzzy.threshold, f"verify ≥ {fuzzy.threshold:g}", f"pairs below {fuzzy.threshold:g} are parted again")
         )
         how = "the signatures" if fuzzy.verify == "signature" else "the texts"
         note = f" A caught pair is then checked on {how} and kept together only from {fuzzy.threshold:g} on."
@@ -130,7 +132,8 @@ def _similarities(clusters: Clusters, fuzzy_total: int, fuzzy: Fuzzy | None) -> 
     )
     low = ""
     if clusters.below_half:
-        low = f" {share(clusters.below_half, clusters.measured)} lie below 0.5: linked to their survivor through others, or caught by chance."
+        part = share(clusters.below_half, clusters.measured)
+        low = f" {part} lie below 0.5: linked to their survivor through others, or caught by chance."
         if fuzzy and fuzzy.verify == "none":
             low += " dedup.fuzzy.verify would check every link."
     caption = f"Exact Jaccard similarity of removed fuzzy duplicates to their survivor ({of}).{low}"
@@ -195,8 +198,9 @@ def _short_texts(fuzzy: Fuzzy) -> Html:
         for n in widths
     ]
     own, edited = template_similarity(fuzzy.shingle_words), edited_similarity(50, fuzzy.shingle_words)
+    fate = "both notices are likely to stay" if catch(own, bands, rows) < 0.5 else "one notice is likely to go"
     verdict = (
-        f"With n = {fuzzy.shingle_words}, {'both notices are likely to stay' if catch(own, bands, rows) < 0.5 else 'one of the notices is likely to go'}; "
+        f"With n = {fuzzy.shingle_words}, {fate}; "
         f"a text of 50 words with one of them changed is caught with probability {catch(edited, bands, rows):.2f}."
     )
     return tag(
@@ -204,9 +208,9 @@ def _short_texts(fuzzy: Fuzzy) -> Html:
         tag("h3", "Short texts and the shingle size"),
         tag(
             "p",
-            "One changed word touches n shingles of n words, so the same edit costs a short text more similarity than a long one. "
-            f"Two notices of 11 words from one template, “{_NOTICE.format(12)}” and the same with 47, against texts of 25 to 400 words with one word "
-            "changed in the middle: similarity, and the chance of being caught. ",
+            "One changed word touches n shingles of n words, so the same edit costs a short text more similarity than a "
+            f"long one. Two notices of 11 words from one template, “{_NOTICE.format(12)}” and the same with 47, against "
+            "texts of 25 to 400 words with one word changed in the middle: similarity, and the chance of being caught. ",
             verdict,
         ),
         table(

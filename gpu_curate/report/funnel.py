@@ -46,8 +46,8 @@ def funnel(facts: dict[str, Any], config: Config) -> Html:
     rows.append(_row("kept", "", 0, read, "kept", documents["kept"], tokens["kept"], nbytes["kept"], facts))
     body = [_whole(facts), table(("", "documents", "tokens", "text"), rows, class_="funnel"), _splits(facts)]
     lead = (
-        "Every record that was found, taken away rule by rule in the order in which the rules are tried; a document counts under the "
-        "first one it fails. Percentages are of what was read."
+        "Every record that was found, taken away rule by rule in the order in which the rules are tried; a document "
+        "counts under the first one it fails. Percentages are of what was read."
     )
     return section("funnel", "Funnel", lead, *body)
 
@@ -117,8 +117,8 @@ def _splits(facts: dict[str, Any]) -> Html:
     notes = ["Splits are taken by content: the same text always falls on the same side."]
     if repeated["documents"]:
         notes.append(
-            f" {plural(repeated['documents'], 'place')} in the stream ({count(repeated['tokens'])} tokens) are repeats that the "
-            "mixture asked for; they are in the splits and not in the funnel."
+            f" {plural(repeated['documents'], 'place')} in the stream ({count(repeated['tokens'])} tokens) are repeats "
+            "that the mixture asked for; they are in the splits and not in the funnel."
         )
     if facts["split"]["train_only_documents"]:
         notes.append(f" {plural(facts['split']['train_only_documents'], 'document')} may not be held out (train_only).")
@@ -147,7 +147,7 @@ def sources(facts: dict[str, Any], config: Config) -> Html:
     largest = "" if len(names) <= _MAX_BY_REASON else f" (the {_MAX_BY_REASON} largest)"
     body.append(details(f"Dropped by reason, source by source{largest}", _by_reason(facts, names[:_MAX_BY_REASON])))
     body += [_mixture(facts), _skipped(facts), _incomplete(facts)]
-    lead = "What became of each source. “Copies” is the share of its documents removed as exact or fuzzy duplicates."
+    lead = "What became of each source. “Copies”: the share of its documents removed as exact or fuzzy duplicates."
     return section("sources", "Sources", lead, *body)
 
 
@@ -199,7 +199,8 @@ def _mixture(facts: dict[str, Any]) -> Html | None:
         tag("h3", "Mixture"),
         tag(
             "p",
-            "Training tokens each source has, what its weight asks for, and what was drawn; 2 epochs: every document stands twice.",
+            "Training tokens each source has, what its weight asks for, and what was drawn; 2 epochs: every document "
+            "stands twice.",
         ),
         table(("source", "available", "asked for", "drawn", "share drawn", "epochs"), rows),
         tag("p", f"{plural(left['documents'], 'document')} ({count(left['tokens'])} tokens) were not drawn.")

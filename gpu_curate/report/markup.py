@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 _VOID = frozenset({"meta", "br", "col"})
-# What HTML forbids (controls, surrogates, noncharacters) or what changes text around it (bidirectional controls). Tabs and
-# line feeds stay; HTML would make a line feed of a carriage return.
+# What HTML forbids (controls, surrogates, noncharacters) or what changes text around it (bidirectional controls). Tabs
+# and line feeds stay; HTML would make a line feed of a carriage return.
 _ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef"
     + "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))

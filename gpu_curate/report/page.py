@@ -52,7 +52,8 @@ def page(facts: dict[str, Any], context: Context) -> str:
     Args:
         facts: report.json.
         context: of the finished run; a few documents are read from its boxes as samples.
-    Cost: see `samples`. Size: about 50 kB; 240 kB with every reason and hundreds of sources; a sample takes 1 kB, 4 kB at most.
+    Cost: see `samples`.
+    Size: about 50 kB; 240 kB with every reason and hundreds of sources. A sample takes 1 kB, 4 kB at most.
     """
     library = Library(context)
     name = Path(facts["run"]).name
@@ -119,10 +120,9 @@ def _header(facts: dict[str, Any], context: Context, name: str) -> Html:
                 "tokenizer",
                 [
                     tag("code", context.config.tokenizer.path or "trained on this run"),
-                    f", {count(tokenizer['vocab_size'])} entries, {tokenizer['library']} ({tokenizer['library_reason']})",
-                ]
-                if tokenizer
-                else None,
+                    f", {count(tokenizer['vocab_size'])} entries, ",
+                    f"{tokenizer['library']} ({tokenizer['library_reason']})",
+                ],
             ),
             ("machine", f"{machine['system']}, {plural(machine['cores'], 'core')}, Python {machine['python']}"),
             ("run directory", tag("code", facts["run"])),

@@ -59,8 +59,8 @@ def _samples(context: Context, library: Library) -> list[Html]:
         blocks.append(details(summary, shown, open_=reason == "fuzzy_duplicate"))
     of = f"{plural(len(parts), 'partition')} ({', '.join(parts)}; at most {MAX_PARTITIONS} are opened)"
     note = (
-        f"Drawn by hash from {of}, so the same run shows the same documents. Fuzzy duplicates: the least similar pair, the most "
-        "similar one, and one between."
+        f"Drawn by hash from {of}, so the same run shows the same documents. Fuzzy duplicates: the least similar "
+        "pair, the most similar one, and one between."
     )
     return [tag("h3", "Samples"), tag("p", note), *blocks]
 

@@ -1,7 +1,7 @@
 """A few documents of a finished run, to be looked at. The same run gives the same ones.
 
-Cost: receipts; at most MAX_PARTITIONS partitions of decisions/ (and one column of scores/ for each rule); the row groups
-of documents/ that hold a chosen document, one in memory at a time.
+Cost: receipts; at most MAX_PARTITIONS partitions of decisions/ (and one column of scores/ for each rule); the row
+groups of documents/ that hold a chosen document, one in memory at a time.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def _take(file: pq.ParquetFile, row_group: int, doc_ids: Sequence[int]) -> list[
 def draw_samples(context: Context) -> tuple[dict[str, list[Drawn]], list[str]]:
     """Documents for every reason that dropped some, and kept ones, and the partitions they were taken from.
 
-    Partitions: greedily those that serve most reasons. Of a partition: the lowest fmix64(doc_id); of fuzzy duplicates the
-    least similar one, the most similar one and the one between.
+    Partitions: greedily those that serve most reasons. Of a partition: the lowest fmix64(doc_id); of fuzzy duplicates
+    the least similar one, the most similar one and the one between.
     """
     box = context.box("decisions")
     counts = {p: (box.receipt(p) or {})["by_reason"]["documents"] for p in box.parts()}
@@ -149,7 +149,11 @@ def draw_samples(context: Context) -> tuple[dict[str, list[Drawn]], list[str]]:
         used.append(part)
         need = {r: n - counts[part].get(r, 0) for r, n in need.items() if n > counts[part].get(r, 0)}
         del counts[part]
-    return {reason: documents[: each[reason]] for reason, documents in pools.items()}, sorted(used)
+    chosen = {reason: documents[: each[reason]] for reason, documents in pools.items()}
+    measured = sorted((d for d in pools["fuzzy_duplicate"] if d.jaccard is not None), key=lambda d: d.jaccard or 0.0)
+    if len(measured) >= PER_REASON:  # they may be of several partitions
+        chosen["fuzzy_duplicate"] = [measured[0], measured[len(measured) // 2], measured[-1]]
+    return chosen, sorted(used)
 
 
 def _draw(context: Context, part: str, wanted: dict[str, int]) -> dict[str, list[Drawn]]:

@@ -35,8 +35,8 @@ def steps(facts: dict[str, Any]) -> Html:
             ]
         )
     lead = (
-        "Worker time of each step, CPU time within it in full colour. Steps overlap, so wall times do not add up; MB/s is text per second "
-        "of one worker."
+        "Worker time of each step, CPU time within it in full colour. Steps overlap, so wall times do not add up; "
+        "MB/s is text per second of one worker."
     )
     columns = ("step", "wall s", "worker s", "CPU s", "MB/s per worker", "bytes", "documents", "partitions", "where")
     return section("throughput", "Throughput", lead, tag("p", bound(facts)), table(columns, rows, class_="sources"))
@@ -54,19 +54,21 @@ def bound(facts: dict[str, Any]) -> str:
     if not own or not total:
         return f"The run took {seconds(wall)}."
     slowest = max(own, key=lambda s: s["seconds"])
+    cpu = min(slowest["cpu_seconds"], slowest["seconds"])
     said = [
         f"The slowest step is {slowest['name']}: {seconds(slowest['seconds'])} of {seconds(total)} of worker time "
-        f"({share(slowest['seconds'], total)}), {share(min(slowest['cpu_seconds'], slowest['seconds']), slowest['seconds'])} of it on the CPU."
+        f"({share(slowest['seconds'], total)}), {share(cpu, slowest['seconds'])} of it on the CPU."
     ]
     reused = sum(s["reused"] for s in own)
     if reused:
         all_ = sum(s["partitions"] for s in own)
         said.append(
-            f"This run took {seconds(wall)} and took over {count(reused)} of {plural(all_, 'partition')} from an earlier one; their "
-            "seconds are those of the time when they were made."
+            f"This run took {seconds(wall)} and took over {count(reused)} of {plural(all_, 'partition')} from an earlier "
+            "one; their seconds are those of the time when they were made."
         )
     elif wall:
         said.append(
-            f"The whole run took {seconds(wall)}, {total / wall:.1f} workers busy on average: {rate(read, wall)} MB of text a second, end to end."
+            f"The whole run took {seconds(wall)}, {total / wall:.1f} workers busy on average: {rate(read, wall)} MB of "
+            "text a second, end to end."
         )
     return " ".join(said)

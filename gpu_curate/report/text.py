@@ -30,7 +30,8 @@ def text(facts: dict[str, Any], config: Config) -> Html:
         body.append(
             tag(
                 "p",
-                f"The text of a special token stands {count(special)} times in documents; there it was encoded as ordinary text.",
+                f"The text of a special token stands {count(special)} times in documents; there it was encoded as "
+                "ordinary text.",
             )
         )
     body += [_languages(facts, config), _pii(facts, config)]
@@ -76,7 +77,7 @@ def _languages(facts: dict[str, Any], config: Config) -> Html | None:
         tag("h3", "Languages"),
         tag(
             "p",
-            "Documents by identified language; “unknown” is text that is too short or too close between two languages. ",
+            "Documents by identified language; “unknown” is text too short or too close between two languages. ",
             wanted,
         ),
         table(("language", "documents", "of all"), rows, class_="funnel"),
