@@ -257,11 +257,11 @@ class ShardLoader:
             )
 
     def _aligned_starts(self) -> np.ndarray:
-        import numba
+        from gpu_curate.jit import njit
 
         position, _ = documents(self.stream.directory, self.stream.split)
         bounds = np.append(position, self.tokens)
-        return numba.njit(cache=True)(_align)(bounds, self.tokens, self.seq_len)
+        return njit(_align)(bounds, self.tokens, self.seq_len)
 
 
 def _identity(array: np.ndarray) -> np.ndarray:

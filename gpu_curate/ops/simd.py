@@ -6,17 +6,14 @@ bytes to AVX-512 masks, to AVX2 or SSE2 byte masks, or to NEON. They check no bo
 
 from __future__ import annotations
 
-from functools import partial
-
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
+from gpu_curate.jit import njit
 from gpu_curate.ops.mix import FMIX_1, FMIX_2
-
-njit = partial(numba.njit, nogil=True, cache=True)
 
 U64 = np.uint64
 BLOCK = 64  # bytes per vector step
@@ -45,6 +42,23 @@ def pointer(context, builder, array_type, array, index, element_type):
     """Address of array[index] as a pointer to `element_type` (code generation)."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), element_type.as_pointer())
+
+
+@intrinsic
+def borrowed(typingctx, array):
+    """The array without a reference count: for the arguments of a twin's outermost function, which its caller keeps alive.
+
+    Numba counts references where a function takes an array and has more than one way out, with two atomic instructions an
+    array and call. In a function called once a character or word they cost ten times what it does (see LOG.md).
+    """
+
+    def codegen(context, builder, signature, args):
+        source = context.make_array(signature.args[0])(context, builder, args[0])
+        source.meminfo = cgutils.get_null_value(source.meminfo.type)
+        source.parent = cgutils.get_null_value(source.parent.type)
+        return source._getvalue()
+
+    return types.Array(array.dtype, array.ndim, array.layout)(array), codegen
 
 
 @intrinsic

@@ -23,13 +23,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numba import njit
 
 from gpu_curate.config import Config
 from gpu_curate.document import ROW_BITS
 from gpu_curate.errors import FatalError
 from gpu_curate.fingerprint import versions
 from gpu_curate.formats import FORMATS
+from gpu_curate.jit import njit
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.tokenizer import load_encoder
@@ -369,7 +369,7 @@ def _order(context: Context, split: str) -> dict[str, np.ndarray]:
     }
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _copy(source: Any, offset_K: Any, tokens_K: Any, target_K: Any, eot: Any, out: Any) -> None:
     """Copy documents and their EOT into `out`; positions before 0 and beyond the end fall to the neighbouring shards."""
     for k in range(len(offset_K)):

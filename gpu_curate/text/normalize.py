@@ -26,9 +26,9 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from numba import njit
 
 from gpu_curate.config import Normalize
+from gpu_curate.jit import njit
 from gpu_curate.text.swar import HIGH, ONES, U64, at_most, equals, words
 
 
@@ -93,7 +93,7 @@ def _clean(raw: bytes, is_ascii: bool, keep_indentation: bool) -> bytes | None:
 _8, _16, _48, _56 = U64(8), U64(16), U64(48), U64(56)
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _is_suspect(text, is_ascii):
     """False only if `_clean_bytes` would change nothing; `text` as `swar.words`, neither starts nor ends in a blank.
 
@@ -131,7 +131,7 @@ def _is_suspect(text, is_ascii):
     return bad != 0
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _clean_bytes(source, target, keep_indentation):
     """Write the cleaned UTF-8 of `source` to `target` (at least as long); return its length in bytes."""
     n = source.size

@@ -28,10 +28,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from gpu_curate.config import Pii
 from gpu_curate.errors import ConfigError
+from gpu_curate.jit import njit
 from gpu_curate.text.swar import U64, at_most, count, equals, words
 
 # Starts and ends in a bracket: a placeholder never becomes part of what another scan could find.
@@ -154,7 +154,7 @@ def _candidates(raw: bytes, numbers: bool, ip: bool) -> Candidates:
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _may_hold(text, numbers, ip):
     """False only if no three words of the text hold enough of a number or address.
 
@@ -184,22 +184,22 @@ def _may_hold(text, numbers, ip):
     return some != U64(0)
 
 
-@njit(nogil=True, inline="always")
+@njit(inline="always")
 def _is_digit(c):
     return c >= 48 and c <= 57
 
 
-@njit(nogil=True, inline="always")
+@njit(inline="always")
 def _is_hex(c):
     return (c >= 48 and c <= 57) or (c >= 65 and c <= 70) or (c >= 97 and c <= 102)
 
 
-@njit(nogil=True, inline="always")
+@njit(inline="always")
 def _is_gap(c):
     return c == 32 or c == 45 or c == 46 or c == 47 or c == 40 or c == 41
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _look(text, numbers, ip, out):
     """Write (kind, start, stop) of the candidates in `text` (see `swar.words`) to `out`; return their number, -1: too many.
 
@@ -282,7 +282,7 @@ def _look(text, numbers, ip, out):
     return n
 
 
-@njit(nogil=True, inline="always")
+@njit(inline="always")
 def _bits(x):
     n = 0
     while x:

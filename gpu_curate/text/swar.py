@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from gpu_curate.jit import njit
 
 U64 = np.uint64
 ONES = U64(0x0101010101010101)
@@ -15,20 +16,20 @@ def words(raw: bytes) -> np.ndarray:
     return np.frombuffer(raw if len(raw) % 8 == 0 else raw + b"xxxxxxx"[len(raw) % 8 - 1 :], U64)
 
 
-@njit(nogil=True, inline="always")
+@njit(inline="always")
 def equals(word, byte):
     """High bit of every byte of `word` that equals `byte`."""
     x = word ^ (ONES * U64(byte))
     return ~x & ~((x | HIGH) - ONES) & HIGH
 
 
-@njit(nogil=True, inline="always")
+@njit(inline="always")
 def at_most(word, byte):
     """High bit of every byte of `word` that is <= `byte`, itself < 127."""
     return ~word & ~((word | HIGH) - ONES * U64(byte + 1)) & HIGH
 
 
-@njit(nogil=True, inline="always")
+@njit(inline="always")
 def count(flags):
     """How many of the eight high bits are set."""
     flags = flags >> U64(7)  # no multiplication: of 64-bit words it does not vectorise

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpu_curate.ops.simd import as_input, njit
+from gpu_curate.jit import njit
+from gpu_curate.ops.simd import as_input
 
 U64, I64 = np.uint64, np.int64
 
