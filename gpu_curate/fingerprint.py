@@ -34,14 +34,14 @@ def digest(value: Any) -> str:
 def code_digest(names: tuple[str, ...]) -> str:
     """Hash of the Python source of modules and packages below gpu_curate ("ops.words", "stages.tokens").
 
-    GPU twins and kernels are left out: they give the same bytes or are wrong.
+    GPU twins, kernels and the plain NumPy peer are left out: they give the same bytes or are wrong.
     """
     state = hashlib.sha256()
     for name in sorted(names):
         path = _PACKAGE / name.replace(".", "/")
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
         for file in files:
-            if file.name != "gpu.py":
+            if file.name not in ("gpu.py", "plain.py"):
                 state.update(str(file.relative_to(_PACKAGE)).encode() + b"\0" + file.read_bytes() + b"\0")
     return state.hexdigest()[:DIGITS]
 

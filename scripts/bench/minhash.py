@@ -24,9 +24,8 @@ from common import interleaved, quantiles, record
 
 from gpu_curate.document import TextColumn
 from gpu_curate.ops.bands import BandSpec, band_hashes
-from gpu_curate.ops.minhash import MinHashSpec, signatures
-from gpu_curate.ops.mix import GOLDEN, fmix64
-from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, fold_table
+from gpu_curate.ops.minhash import MinHashSpec, plain, signatures
+from gpu_curate.ops.mix import GOLDEN
 
 for variable in ("POLARS_MAX_THREADS", "RAYON_NUM_THREADS"):
     os.environ.setdefault(variable, "1")  # before polars and rensa are imported: one core, like the others
@@ -38,78 +37,8 @@ def ours(column: TextColumn) -> np.ndarray:
     return band_hashes(signatures(column, SPEC)[0], BANDS)
 
 
-# --------------------------------------------------------------------------------------------------------------- NumPy
-
-
-class FoldTable(dict):
-    """For str.translate: the table of `words`, looked up once a code point."""
-
-    def __init__(self) -> None:
-        self.stage1, self.stage2 = fold_table()
-
-    def __missing__(self, cp: int) -> str:
-        entry = int(self.stage2[int(self.stage1[cp >> 8]) * 256 + (cp & 255)]) if cp < TABLE_LIMIT else SEPARATOR
-        kind, folded = entry >> 24, chr((cp + entry) & 0xFFFFFF)
-        if kind == SEPARATOR:
-            folded = " "
-        elif kind == SINGLE:
-            folded = f" {folded} "
-        elif kind == SKIP:
-            folded = ""
-        self[cp] = folded
-        return folded
-
-
-FOLD = FoldTable()
-KA, KB, KC = (np.uint64(k) for k in (GOLDEN, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93))
-
-
-def hash_words(words: list[str]) -> np.ndarray:
-    encoded = [word.encode() for word in words]
-    size = np.fromiter(map(len, encoded), np.int64, len(encoded))
-    width = -(-int(size.max()) // 16) * 16
-    step = np.array(encoded, f"S{width}").view(np.uint64).reshape(len(words), -1)
-    h = np.zeros(len(words), np.uint64)
-    for k in range(width // 16):
-        u = (step[:, 2 * k] ^ h) * KA
-        u ^= u >> np.uint64(32)
-        v = step[:, 2 * k + 1] * KB
-        v ^= v >> np.uint64(29)
-        new = (u + v) * KC
-        new ^= new >> np.uint64(32)
-        h = new if k == 0 else np.where(size > 16 * k, new, h)
-    return h
-
-
-def numpy_signatures(texts: list[str]) -> np.ndarray:
-    a = SPEC.parameters().astype(np.uint32)
-    sig_NH = np.full((len(texts), SPEC.num_hashes), 0xFFFFFFFF, np.uint32)
-    for d, text in enumerate(texts):
-        words = text.translate(FOLD).split()
-        if not words:
-            continue
-        w = hash_words(words)
-        width = min(len(w), SPEC.shingle_words)
-        count = len(w) - width + 1
-        x = np.full(count, width, np.uint64)
-        for k in range(width):
-            x = x * KA + w[k : k + count]
-        x = fmix64(x)
-        low, high = x.astype(np.uint32), (x >> np.uint64(32)).astype(np.uint32)
-        sig_NH[d] = (low[:, None] * a + high[:, None]).min(axis=0)
-    return sig_NH
-
-
-def numpy_bands(sig_NH: np.ndarray) -> np.ndarray:
-    h = np.repeat(np.arange(1, BANDS.num_bands + 1, dtype=np.uint64)[:, None], len(sig_NH), axis=1)
-    for r in range(BANDS.rows_per_band):
-        h = (h ^ sig_NH[:, r :: BANDS.rows_per_band].T) * KA
-        h ^= h >> np.uint64(32)
-    return fmix64(h)
-
-
 def numpy_plain(texts: list[str]) -> np.ndarray:
-    return numpy_bands(numpy_signatures(texts))
+    return plain.band_hashes(plain.signatures(texts, SPEC), BANDS)
 
 
 # --------------------------------------------------------------------------------------------------------------- rensa
@@ -135,7 +64,7 @@ def rensa_hashes(frame) -> object:
     w = words["word"].explode(empty_as_null=False).hash(seed=0).to_numpy()
     x = np.zeros(len(w), np.uint64)
     for k in range(SPEC.shingle_words):
-        x[: len(w) - k] = x[: len(w) - k] * KA + w[k:]
+        x[: len(w) - k] = x[: len(w) - k] * np.uint64(GOLDEN) + w[k:]
     # windows that run into the next document are cut off; a document of 1 to 4 words keeps one
     per_document = np.where(count > 0, np.maximum(count - SPEC.shingle_words + 1, 1), 0)
     offsets = np.concatenate([[0], np.cumsum(per_document)])
