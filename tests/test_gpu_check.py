@@ -12,6 +12,7 @@ import pytest
 from conftest import ROOT
 from cudasim.module import available
 
+from gpu_curate import selftest
 from gpu_curate.document import TextColumn
 from gpu_curate.ops.content_hash import cpu as content_hash_cpu
 
@@ -47,9 +48,9 @@ def test_runs_to_its_end_on_the_emulator(gpu_check, tmp_path, monkeypatch, capsy
 
 
 def test_a_wrong_twin_is_named_and_fails(gpu_check, few_columns, monkeypatch, capsys):
-    right = gpu_check.bands_gpu.band_hashes
+    right = selftest.bands_gpu.band_hashes
     wrong = SimpleNamespace(band_hashes=lambda *args: right(*args) ^ np.uint64(1))
-    monkeypatch.setattr(gpu_check, "bands_gpu", wrong)
+    monkeypatch.setattr(selftest, "bands_gpu", wrong)
     assert gpu_check.main(["--emulate", "--parity-only"]) == 1
     assert "DIFFERENT: bands on 'some text': array 0 at (0, 0)" in capsys.readouterr().out
 
