@@ -455,6 +455,14 @@ class Config(Section):
         return self
 
 
+def public(config: Config) -> dict[str, Any]:
+    """The config as plain data for files that others may read: the values of `storage_options` (keys, tokens) are left out."""
+    data = config.model_dump(mode="json")
+    for source in data["sources"]:
+        source["storage_options"] = dict.fromkeys(source["storage_options"], "(hidden)")
+    return data
+
+
 def _unique(key: str, names: list[str]) -> None:
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:

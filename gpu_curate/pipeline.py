@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gpu_curate import __version__, backend
-from gpu_curate.config import Config
+from gpu_curate.config import Config, public
 from gpu_curate.engine import Engine, default_workers, make_engine
 from gpu_curate.errors import ConfigError, CorruptError, FatalError, GpuCurateError, RetryableError
 from gpu_curate.fingerprint import code_digest, digest, versions
@@ -113,7 +113,7 @@ def check_run_directory(run: Path, config: Config) -> None:
         before = read_json(path)["config"]
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program", "choose another folder with --out") from e
-    now = config.model_dump(mode="json")
+    now = public(config)
     for root in _ROOTS:
         difference = _first_difference(before.get(root), now[root], root)
         if difference is not None:
@@ -127,7 +127,7 @@ def check_run_directory(run: Path, config: Config) -> None:
 def _first_difference(old: Any, new: Any, key: str) -> tuple[str, Any, Any] | None:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):
-            if name in ("weight", "tokens"):
+            if name in ("weight", "tokens", "storage_options"):
                 continue
             found = _first_difference(old.get(name), new.get(name), f"{key}.{name}")
             if found is not None:
@@ -221,7 +221,7 @@ def _run_file(
 ) -> dict[str, Any]:
     return {
         "version": __version__,
-        "config": config.model_dump(mode="json"),
+        "config": public(config),
         "fingerprints": prints,
         "folders": places,
         "backend": {"choice": chosen.choice, "reason": chosen.reason},

@@ -421,6 +421,14 @@ def jsonl(path, texts):
     return path
 
 
+def test_storage_keys_are_written_nowhere(tmp_path, tokenizer):
+    path = jsonl(tmp_path / "a.jsonl", ["first about ferries", "second about lamps"])
+    source = {"name": "s", "type": "jsonl", "path": str(path), "storage_options": {"secret": "hunter2"}}
+    pipeline.execute(one_source(path, tokenizer, sources=[source]), tmp_path / "r")
+    for file in (tmp_path / "r").rglob("*"):
+        assert file.is_dir() or b"hunter2" not in file.read_bytes(), file
+
+
 def test_a_missing_path_fails_at_once_by_name(tmp_path, tokenizer):
     with pytest.raises(ConfigError, match=r"source s: path: .*gone\.jsonl matches no file"):
         pipeline.execute(one_source(tmp_path / "gone.jsonl", tokenizer), tmp_path / "r")

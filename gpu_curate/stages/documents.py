@@ -139,7 +139,7 @@ class Documents(Stage):
     )
 
     def settings(self, config: Config) -> Any:
-        dropped = {"weight", "tokens"}
+        dropped = {"weight", "tokens", "storage_options"}
         if config.pii.phone != "off":
             from gpu_curate.text.pii import PiiScanner
 

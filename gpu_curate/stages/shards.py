@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpu_curate.config import Config
+from gpu_curate.config import Config, public
 from gpu_curate.document import ROW_BITS
 from gpu_curate.errors import FatalError
 from gpu_curate.fingerprint import versions
@@ -151,7 +151,7 @@ class Shards(Stage):
                 "split": layout["split"],
                 "mixture": layout["mixture"],
                 "incomplete_sources": layout["incomplete"],
-                "config": context.config.model_dump(mode="json", exclude={"run"}),
+                "config": {k: v for k, v in public(context.config).items() if k != "run"},
                 "versions": versions(("tokenizers", "pyarrow", "numpy", "xxhash")),
             },
         )
