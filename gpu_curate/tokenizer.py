@@ -279,6 +279,7 @@ def _choose(path: str, data: bytes, pattern: str | None, eot: str | int, library
         if problem is None:
             why = "the reference" if name == reference else f"equals {reference} on {len(probe)} probe texts"
             why = "; ".join([why, *refused] if library == "auto" else ["asked for", why])
+            _backend.cache_clear()  # the reference library, and what the chosen one remembers of the probe
             return replace(draft, library=name, version=_version(name), reason=why)
         if library != "auto":
             hint = f"pip install {library}, or " if problem == "not installed" else ""
