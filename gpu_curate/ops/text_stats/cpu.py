@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpu_curate.document import TextColumn
-from gpu_curate.ops.simd import BLOCK, ctz64, load_u64, njit, popcount64
+from gpu_curate.ops.simd import BLOCK, as_input, borrowed, ctz64, load_u64, njit, popcount64
 from gpu_curate.ops.text_stats import (
     ALPHABETIC,
     C4_MAX_WORD_CHARS,
@@ -48,7 +48,7 @@ from gpu_curate.ops.text_stats.masks import (
     terminal64,
 )
 
-U64, I64, U32, I32 = np.uint64, np.int64, np.uint32, np.int32
+U64, I64, U32, I32, U8 = np.uint64, np.int64, np.uint32, np.int32, np.uint8
 ZERO, ONE, ALL = U64(0), U64(1), U64(0xFFFFFFFFFFFFFFFF)
 PAD = 2 * BLOCK + 2  # a block may start at the document's end; its loads reach 2 bytes further
 
@@ -158,7 +158,7 @@ def hash_bytes(chars, start, stop):
 def count_chars(chars, start, stop):
     count = 0
     for i in range(start, stop):
-        count += (chars[i] & 0xC0) != 0x80
+        count += not is_tail(chars, i)
     return count
 
 
@@ -168,19 +168,32 @@ def is_at(chars, i, a, b):
 
 
 @njit
+def is_tail(chars, i):
+    """Whether byte i is a continuation byte."""
+    return (chars[i] & 0xC0) == 0x80
+
+
+@njit
 def character(chars, i, end, stage1, stage2):
     """(size, classes, code point) of the character at a lead byte; (1, SYMBOL, -1) where the sequence is ill-formed."""
     c = I64(chars[i])
     size, cp = 1, I64(-1)
     if c < 0x80:
         cp = c
-    elif c >= 0xC2 and c < 0xE0 and i + 1 < end and count_chars(chars, i + 1, i + 2) == 0:
+    elif c >= 0xC2 and c < 0xE0 and i + 1 < end and is_tail(chars, i + 1):
         size, cp = 2, (c & 0x1F) << 6 | I64(chars[i + 1] & 0x3F)
-    elif c >= 0xE0 and c < 0xF0 and i + 2 < end and count_chars(chars, i + 1, i + 3) == 0:
+    elif c >= 0xE0 and c < 0xF0 and i + 2 < end and is_tail(chars, i + 1) and is_tail(chars, i + 2):
         long = (c & 0x0F) << 12 | I64(chars[i + 1] & 0x3F) << 6 | I64(chars[i + 2] & 0x3F)
         if long >= 0x800 and (long < 0xD800 or long > 0xDFFF):
             size, cp = 3, long
-    elif c >= 0xF0 and c < 0xF5 and i + 3 < end and count_chars(chars, i + 1, i + 4) == 0:
+    elif (
+        c >= 0xF0
+        and c < 0xF5
+        and i + 3 < end
+        and is_tail(chars, i + 1)
+        and is_tail(chars, i + 2)
+        and is_tail(chars, i + 3)
+    ):
         long = (c & 0x07) << 18 | I64(chars[i + 1] & 0x3F) << 12 | I64(chars[i + 2] & 0x3F) << 6
         long |= I64(chars[i + 3] & 0x3F)
         if long >= 0x10000 and long <= 0x10FFFF:
@@ -196,7 +209,7 @@ def character(chars, i, end, stage1, stage2):
 def character_before(chars, start, i, stage1, stage2):
     """(start, classes) of the character that ends at i > start; classes SYMBOL if none does."""
     lead = i - 1
-    while lead > start and i - lead < 4 and (chars[lead] & 0xC0) == 0x80:
+    while lead > start and i - lead < 4 and is_tail(chars, lead):
         lead -= 1
     size, classes, _ = character(chars, lead, i, stage1, stage2)
     if lead + size != i:
@@ -277,8 +290,8 @@ def write_bits(bits, base, positions, count):
 
 
 @njit
-def scan(chars, start, end, stage1, stage2, out, d, bounds, line_hash, line_chars, part_hash, part_chars):
-    """Everything but the comparisons of words and lines: fills out[:, d] but for those.
+def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_chars, part_hash, part_chars):
+    """Everything but the comparisons of words and lines: fills out_NK[d] but for those.
 
     Writes start, end, start, end ... of the words, relative to the document, to bounds; hash and characters of the lines
     with a word to line_hash, line_chars, and of paragraphs to part_hash, part_chars.
@@ -530,25 +543,25 @@ def scan(chars, start, end, stage1, stage2, out, d, bounds, line_hash, line_char
         parts += 1
 
     words = n_bounds >> 1
-    out[CHARS, d] = n_chars
-    out[NEWLINES, d] = newlines
-    out[WORDS, d] = words
-    out[ALPHABETIC_WORDS, d] = alphabetic_words
-    out[NON_SYMBOL_WORDS, d] = words - symbol_words
-    out[NON_SYMBOL_WORD_CHARS, d] = word_chars - symbol_chars
-    out[HASHES, d] = hashes
-    out[ELLIPSES, d] = ellipses
-    out[LINES, d] = lines
-    out[NONBLANK_LINES, d] = nonblank
-    out[BULLET_LINES, d] = bullets
-    out[ELLIPSIS_LINES, d] = ellipsis_lines
-    out[TERMINAL_LINES, d] = terminals
-    out[SHORT_LINES, d] = shorts
-    out[PARAGRAPHS, d] = parts
+    out_NK[d, CHARS] = n_chars
+    out_NK[d, NEWLINES] = newlines
+    out_NK[d, WORDS] = words
+    out_NK[d, ALPHABETIC_WORDS] = alphabetic_words
+    out_NK[d, NON_SYMBOL_WORDS] = words - symbol_words
+    out_NK[d, NON_SYMBOL_WORD_CHARS] = word_chars - symbol_chars
+    out_NK[d, HASHES] = hashes
+    out_NK[d, ELLIPSES] = ellipses
+    out_NK[d, LINES] = lines
+    out_NK[d, NONBLANK_LINES] = nonblank
+    out_NK[d, BULLET_LINES] = bullets
+    out_NK[d, ELLIPSIS_LINES] = ellipsis_lines
+    out_NK[d, TERMINAL_LINES] = terminals
+    out_NK[d, SHORT_LINES] = shorts
+    out_NK[d, PARAGRAPHS] = parts
     for k, count in enumerate(
         (kept_lines, kept_words, sentences_kept, lorem, braces, un_sentences, un_lorem, un_braces)
     ):
-        out[C4 + k, d] = count
+        out_NK[d, C4 + k] = count
     return words, nonblank, parts
 
 
@@ -683,16 +696,16 @@ def match_rest(word, n, first, rest, n_rest, table, other, count):
 
 
 @njit
-def ngrams(word, reach, words, n_chars, out, d, table, seen, first, other, where, count, rest):
-    """Fills the n-gram rows of out[:, d].
+def ngrams(word, reach, words, n_chars, out_NK, d, table, seen, first, other, where, count, rest):
+    """Fills the n-gram columns of out_NK[d].
 
     `where` lists in order the words where an n-gram starts that occurs twice or more; only there can an (n+1)-gram do so.
     first[i] is where the n-gram of word i occurs first, count[first[i]] how often.
     """
     for row in range(LONGEST_REPEATED_NGRAM, C4):
-        out[row, d] = 0
+        out_NK[d, row] = 0
     for n in range(2, min(MAX_TOP_N, words) + 1):  # until one repeats, the commonest is the first
-        out[TOP_NGRAM + n - 2, d] = I64(U32(reach[n] - reach[0])) + n - 1
+        out_NK[d, TOP_NGRAM + n - 2] = I64(U32(reach[n] - reach[0])) + n - 1
     candidates = likely_repeats(word, words, other, seen, where)
     for n in range(2, MAX_N + 1):
         while candidates > 0 and where[candidates - 1] + n > words:
@@ -715,10 +728,10 @@ def ngrams(word, reach, words, n_chars, out, d, table, seen, first, other, where
         if candidates == 0:
             return
         first, other = other, first
-        out[LONGEST_REPEATED_NGRAM, d] = n
+        out_NK[d, LONGEST_REPEATED_NGRAM] = n
         if n <= MAX_TOP_N:
             size = I64(U32(reach[best_at + n] - reach[best_at])) + n - 1
-            out[TOP_NGRAM + n - 2, d] = min(best * size, n_chars)
+            out_NK[d, TOP_NGRAM + n - 2] = min(best * size, n_chars)
         if n >= MIN_DUPLICATE_N:
             total = resume = I64(0)
             for k in range(candidates):
@@ -729,57 +742,67 @@ def ngrams(word, reach, words, n_chars, out, d, table, seen, first, other, where
                         resume = i + n
                     else:
                         count[first[i]] = -1
-            out[DUPLICATE_NGRAM + n - MIN_DUPLICATE_N, d] = total
+            out_NK[d, DUPLICATE_NGRAM + n - MIN_DUPLICATE_N] = total
+
+
+def scratch(longest: int) -> tuple[np.ndarray, ...]:
+    """What `documents` works in, for documents of up to `longest` bytes; what is not written to is never backed by memory.
+
+    bounds, word, reach: of the words. first, other, where, count, rest, table, seen: of the n-grams. The last four: of lines
+    and paragraphs. Every word, and every line with a word, takes two bytes, but the last; write_bits writes up to 7 entries
+    beyond. A table is at most half full, and a power of two.
+    """
+    most = longest // 2 + 1 + BLOCK
+    word, reach, table, seen = (
+        np.empty(most, U64),
+        np.empty(most, U32),
+        np.empty(4 * most, I32),
+        np.empty(16 * most, U8),
+    )
+    first, other, where, count, rest = (np.empty(most, I32) for _ in range(5))
+    line_hash, line_chars, part_hash, part_chars = (np.empty(most, dtype) for dtype in (U64, I32, U64, I32))
+    ngram_work = (word, reach, table, seen, first, other, where, count, rest)
+    return np.empty(2 * most, I32), *ngram_work, line_hash, line_chars, part_hash, part_chars
 
 
 @njit
-def documents(chars, offsets, stage1, stage2, out, at):
-    """Fill out[:, at + d] for every document d of the column."""
-    longest = 0
+def documents(chars, offsets, stage1, stage2, out_NK, work):
+    """Fill out_NK for every document of the column."""
+    chars, offsets, stage1, stage2 = borrowed(chars), borrowed(offsets), borrowed(stage1), borrowed(stage2)
+    out_NK = borrowed(out_NK)
+    bounds, word, reach, table = borrowed(work[0]), borrowed(work[1]), borrowed(work[2]), borrowed(work[3])
+    seen, first, other, where = borrowed(work[4]), borrowed(work[5]), borrowed(work[6]), borrowed(work[7])
+    count, rest, line_hash, line_chars = borrowed(work[8]), borrowed(work[9]), borrowed(work[10]), borrowed(work[11])
+    part_hash, part_chars = borrowed(work[12]), borrowed(work[13])
     for d in range(len(offsets) - 1):
-        longest = max(longest, offsets[d + 1] - offsets[d])
-    # Every word, and every line with a word, takes two bytes, but the last; write_bits writes up to 7 entries beyond.
-    # What is not written to is never backed by memory.
-    most = longest // 2 + 1 + BLOCK
-    bounds, where, rest = np.empty(2 * most, I32), np.empty(most, I32), np.empty(most, I32)
-    first, other, count = np.empty(most, I32), np.empty(most, I32), np.empty(most, I32)
-    word, reach = np.empty(most, U64), np.empty(most, U32)
-    line_hash, line_chars = np.empty(most, U64), np.empty(most, I32)
-    part_hash, part_chars = np.empty(most, U64), np.empty(most, I32)
-    table, seen = np.empty(0, I32), np.empty(0, np.uint8)
-    for d in range(len(offsets) - 1):
-        start, end, column = offsets[d], offsets[d + 1], at + d
+        start, end = offsets[d], offsets[d + 1]
+        if start == end:
+            out_NK[d] = 0
+            continue
         words, lines, parts = scan(
-            chars, start, end, stage1, stage2, out, column, bounds, line_hash, line_chars, part_hash, part_chars
+            chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_chars, part_hash, part_chars
         )
-        need = 4 * max(words, lines, 16)  # tables are at most half full, and a power of two
-        if len(table) < need:
-            table, seen = np.empty(2 * need, I32), np.empty(8 * need, np.uint8)
-        out[STOP, column] = hash_words(chars, start, words, bounds, word, reach)
-        n_chars = I64(out[CHARS, column])
-        ngrams(word, reach, words, n_chars, out, column, table, seen, first, other, where, count, rest)
+        out_NK[d, STOP] = hash_words(chars, start, words, bounds, word, reach)
+        n_chars = I64(out_NK[d, CHARS])
+        ngrams(word, reach, words, n_chars, out_NK, d, table, seen, first, other, where, count, rest)
         repeated, size = duplicates(line_hash, line_chars, lines, table)
-        out[DUPLICATE_LINES, column], out[DUPLICATE_LINE_CHARS, column] = repeated, size
+        out_NK[d, DUPLICATE_LINES], out_NK[d, DUPLICATE_LINE_CHARS] = repeated, size
         repeated, size = duplicates(part_hash, part_chars, parts, table)
-        out[DUPLICATE_PARAGRAPHS, column], out[DUPLICATE_PARAGRAPH_CHARS, column] = repeated, size
+        out_NK[d, DUPLICATE_PARAGRAPHS], out_NK[d, DUPLICATE_PARAGRAPH_CHARS] = repeated, size
 
 
 def text_stats(text: TextColumn) -> np.ndarray:
     """stats_KN: int32, in the order of NAMES. The contract is in the package."""
-    stats_KN = np.empty((len(NAMES), len(text)), np.int32)
+    n = len(text)
+    stats_NK = np.empty((n, len(NAMES)), np.int32)
     offsets = text.offsets
+    stop = int(offsets[-1])
     with_room = int(np.searchsorted(offsets[1:], text.chars.size - PAD, side="right"))
     tail_start = int(offsets[with_room])
-    tail = np.zeros(int(offsets[-1]) - tail_start + PAD, np.uint8)
-    tail[:-PAD] = text.chars[tail_start : int(offsets[-1])]
-    stage1, stage2 = character_classes()
-    _run(text.chars, offsets[: with_room + 1], stage1, stage2, stats_KN, 0)
-    _run(tail, offsets[with_room:] - tail_start, stage1, stage2, stats_KN, with_room)
-    return stats_KN
-
-
-def _run(chars: np.ndarray, offsets: np.ndarray, *rest: object) -> None:
-    """`documents` on arrays of one Numba type, so that it compiles once: contiguous and read-only."""
-    chars, offsets = np.ascontiguousarray(chars).view(), np.ascontiguousarray(offsets).view()
-    chars.flags.writeable = offsets.flags.writeable = False
-    documents(chars, offsets, *rest)
+    tail = np.zeros(stop - tail_start + PAD, np.uint8)
+    tail[:-PAD] = text.chars[tail_start:stop]
+    stages = [as_input(stage) for stage in character_classes()]
+    work = scratch(int((offsets[1:] - offsets[:-1]).max(initial=0)))
+    documents(as_input(text.chars), as_input(offsets[: with_room + 1]), *stages, stats_NK[:with_room], work)
+    documents(as_input(tail), as_input(offsets[with_room:] - tail_start), *stages, stats_NK[with_room:], work)
+    return np.ascontiguousarray(stats_NK.T)
