@@ -147,6 +147,11 @@ def _funnel(facts: dict[str, Any]) -> Table:
 
         table.add_row(name, f"{of(documents):,}", f"{of(tokens):,}", human_bytes(of(nbytes)))
 
+    skipped = facts["skipped"]
+    if skipped:  # on purpose, before they were documents: redirects, other namespaces, requests
+        table.add_row("records", f"{documents['read'] + sum(skipped.values()):,}", "", "")
+        for reason, count in skipped.items():
+            table.add_row(f"  skipped: {reason}", f"{count:,}", "", "")
     row("read", None, "read")
     if documents["rejected"]:
         table.add_row("  rejected", f"{documents['rejected']:,}", "", "")

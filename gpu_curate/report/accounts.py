@@ -10,6 +10,7 @@ from gpu_curate.errors import FatalError
 from gpu_curate.fingerprint import versions
 from gpu_curate.stages import Context
 from gpu_curate.storage import read_json
+from gpu_curate.text.normalize import well_formed
 
 if TYPE_CHECKING:
     from gpu_curate.pipeline import Outcome
@@ -72,6 +73,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "duplicates": duplicates,
         "contamination": contamination,
         "pii": {"counts": dict(pii), "samples": dict(samples)},
+        "markup": _markup(context),
         "special_texts": sum(r["special_texts"] for r in _receipts(context, "tokens")),
         "steps": _steps(outcome),
         "seconds": round(outcome.seconds, 3),
@@ -224,6 +226,33 @@ def _languages(context: Context) -> dict[str, int]:
     for receipt in _receipts(context, "scores"):
         counts.update(receipt.get("languages", {}))
     return dict(counts.most_common())
+
+
+def _markup(context: Context) -> dict[str, dict[str, int]]:
+    """Source → characters of markup and of the text extracted from it, and of a sample of both also the tokens.
+
+    The sample is the first documents of the first partitions, a MiB of markup at most.
+    """
+    from gpu_curate.stages.documents import MARKUP_SAMPLE_CHARS, MARKUP_SUFFIX
+    from gpu_curate.stages.tokenizer import load_encoder
+
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    pairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    box = context.box("documents")
+    for part in box.parts():
+        receipt = box.receipt(part) or {}
+        if not receipt.get("markup"):
+            continue
+        source = next(iter(receipt["sources"]))
+        found[source].update(receipt["markup"])
+        if sum(len(m) for m, _ in pairs[source]) < 16 * MARKUP_SAMPLE_CHARS:
+            pairs[source] += read_json(box.verified(part, MARKUP_SUFFIX))
+    for source, sample in pairs.items():
+        encoder = load_encoder(context)
+        for name, texts in (("markup", [m for m, _ in sample]), ("text", [t for _, t in sample])):
+            found[source][f"sample_{name}_chars"] = sum(map(len, texts))
+            found[source][f"sample_{name}_tokens"] = len(encoder.encode_batch([well_formed(t) for t in texts])[0])
+    return {source: dict(counts) for source, counts in found.items()}
 
 
 def _duplicates(context: Context) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def text(facts: dict[str, Any], config: Config) -> Html:
                 "ordinary text.",
             )
         )
-    body += [_languages(facts, config), _pii(facts, config)]
+    body += [_markup(facts), _languages(facts, config), _pii(facts, config)]
     lead = "Everything that was read, before any rule. Characters are code points; end-of-text tokens are not counted."
     return section("text", "Text", lead, *body)
 
@@ -44,6 +44,21 @@ def _row(name: str, r: dict[str, int]) -> list[object]:
         return f"{r[key] / r['tokens']:.2f}" if r["tokens"] else ""
 
     return [name, r["documents"], size(r["bytes"]), r["chars"], r["tokens"], per("chars"), per("bytes")]
+
+
+def _markup(facts: dict[str, Any]) -> Html | None:
+    """What extraction left of the markup, where a source has some."""
+    if not facts["markup"]:
+        return None
+    columns = ("source", "", "characters", "sample: characters", "tokens", "characters per token")
+    rows: list[list[object]] = []
+    for source, r in facts["markup"].items():
+        for name in ("markup", "text"):
+            chars, tokens = r[f"sample_{name}_chars"], r[f"sample_{name}_tokens"]
+            per = f"{chars / tokens:.2f}" if tokens else ""
+            rows.append([source, name, r[f"{name}_chars"], chars, tokens, per])
+    lead = tag("p", "Raw markup against the text extracted from it, documents of all fates; tokens of a sample.")
+    return tag("div", tag("h3", "Extraction"), lead, table(columns, rows))
 
 
 def _languages(facts: dict[str, Any], config: Config) -> Html | None:

@@ -26,6 +26,7 @@ class Record(NamedTuple):
     row: int
     text: str
     columns: Mapping[str, Any] = {}  # what `keep_columns`, `group_column` or the format itself gives (url, title, ...)
+    markup: str | None = None  # what `text` was extracted from, for the report's comparison; not stored
 
 
 class Reject(NamedTuple):

@@ -179,7 +179,7 @@ class WikipediaReader:
             "timestamp": revision.findtext("timestamp"),
             "template_gaps": len(extracted.gaps),
         }
-        return Record(row, extracted.text, columns)
+        return Record(row, extracted.text, columns, wikitext)
 
 
 # ------------------------------------------------------------------------------------------------------------- pages

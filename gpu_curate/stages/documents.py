@@ -32,6 +32,8 @@ SCHEMA = pa.schema(
     ]
 )
 _MAX_TASKS = 999_999
+MARKUP_SUFFIX = ".markup.json"  # [markup, text] of the first documents of a partition that were extracted from markup
+MARKUP_SAMPLE_CHARS = 1 << 16
 
 
 class Piece(NamedTuple):
@@ -234,6 +236,9 @@ class PartitionWriter:
         self._watch = Stopwatch()
         self._written: list[tuple[str, list[Path], dict[str, Any]]] = []
         self._facts = {"rejected": Counter(), "skipped": Counter(), "pii": Counter()}
+        self._markup: Counter[str] = Counter()
+        self._markup_sample: list[tuple[str, str]] = []
+        self._sampled_chars = 0
         self._files: dict[str, Counter[str]] = {}  # per file: what became of its records
         self._incomplete: list[str] = []
         self._rejects: Path | None = None
@@ -266,6 +271,12 @@ class PartitionWriter:
         if rows["doc_id"] and self._bytes + nbytes > self._limit:
             self._flush()
             rows = self._rows
+        if record.markup is not None:
+            self._markup["markup_chars"] += len(record.markup)
+            self._markup["text_chars"] += len(text)
+            if self._sampled_chars < MARKUP_SAMPLE_CHARS:
+                self._markup_sample.append((record.markup, text))
+                self._sampled_chars += len(record.markup)
         rows["doc_id"].append(doc_id(piece.file_number, record.row))
         rows["text"].append(text)
         rows["source"].append(source.name)
@@ -348,6 +359,10 @@ class PartitionWriter:
         warnings = [f"{p}: no record could be read; {self._files[p]['rejected']} rejected" for p in silent[:20]]
         watch = self._watch.facts()
         first, files, facts = self._written[0]
+        if self._markup_sample:
+            sample = self._box.path(first, MARKUP_SUFFIX)
+            write_json(sample, self._markup_sample)
+            files = [*files, sample]
         for name, own, more in self._written[1:]:
             self._box.commit(name, own, {**more, "seconds": 0.0, "cpu_seconds": 0.0, "backend": "cpu"})
         more = [name for name, _, _ in self._written[1:]]
@@ -361,6 +376,7 @@ class PartitionWriter:
                 "skipped": dict(self._facts["skipped"]),
                 "pii": dict(self._facts["pii"]),
                 "pii_samples": self._samples,
+                "markup": dict(self._markup),
                 "incomplete": sorted(set(self._incomplete)),
                 "warnings": warnings,
                 "backend": "cpu",
