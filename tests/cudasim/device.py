@@ -41,6 +41,8 @@ XP_FUNCTIONS = frozenset(
     ]
 )
 
+NOT_OF_NOTHING = frozenset(["argsort", "cumsum", "lexsort", "unique"])
+
 
 class DeviceArray(np.ndarray):
     """An array that says it is CuPy's and behaves like it where NumPy would be more lenient."""
@@ -63,6 +65,11 @@ class DeviceArray(np.ndarray):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.view(np.ndarray)[_index(key)] = _plain(value)
+
+    def sort(self, *args: Any, **options: Any) -> None:
+        if self.size == 0:
+            raise ValueError("sort of an empty array")
+        self.view(np.ndarray).sort(*args, **options)
 
     def any(self, *args: Any, **options: Any) -> Any:
         return _device(self.view(np.ndarray).any(*args, **options))
@@ -108,6 +115,8 @@ class EmulatedCuPy:
 
         @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
+            if name in NOT_OF_NOTHING and np.size(_plain(args[0])) == 0:
+                raise ValueError(f"{name} of an empty array: whether CuPy takes it depends on its version")
             return _device(function(*_plain(args), **{k: _plain(v) for k, v in options.items()}))
 
         return call

@@ -26,6 +26,8 @@ def band_edges(hash_N: Any, valid_N: Any = None, device: Device | None = None) -
     key = (hash_N & ~low) | xp.arange(n, dtype=np.uint64)
     if valid_N is not None:
         key = key[valid_N]
+    if len(key) < 2:
+        return xp.zeros(0, np.int64), xp.zeros(0, np.int64)
     key.sort()
     doc, top = (key & low).astype(np.int64), key & ~low
     full = hash_N[doc]
@@ -42,5 +44,5 @@ def band_edges(hash_N: Any, valid_N: Any = None, device: Device | None = None) -
         b_E = xp.concatenate([doc[1:][equal], doc_m[1:][chained]])
     else:
         a_E, b_E = doc[:-1][equal], doc[1:][equal]
-    order = xp.argsort(a_E)
+    order = xp.argsort(a_E) if len(a_E) else slice(None)
     return a_E[order], b_E[order]

@@ -24,6 +24,8 @@ def content_hash(text: TextColumn, device: Device | None = None) -> Any:
     device = device or cuda()
     xp, n = device.xp, len(text)
     hash_N2 = xp.empty((n, 2), np.uint64)
+    if n == 0:
+        return hash_N2
     long = xp.flatnonzero(text.offsets[1:] - text.offsets[:-1] > SHORT_BYTES)
     args = (text.chars, np.int64(text.chars.size), text.offsets)
     device.launch("content_hash", "hash_short", n, (*args, np.int64(n), hash_N2))

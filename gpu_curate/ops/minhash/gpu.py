@@ -89,7 +89,7 @@ def jaccard_exact(hash_S: Any, offsets: Any, pairs_P2: Any, device: Device | Non
     device = device or cuda()
     xp, n = device.xp, len(offsets) - 1
     out = xp.zeros(len(pairs_P2), np.float64)
-    if len(pairs_P2) == 0:
+    if len(pairs_P2) == 0 or len(hash_S) == 0:
         return out
     doc_S = xp.searchsorted(offsets[1:], xp.arange(len(hash_S), dtype=np.int64), side="right")
     order = xp.lexsort(xp.stack([hash_S, doc_S.astype(np.uint64)]))  # by document, then hash
@@ -120,5 +120,6 @@ def _tiles(word_offsets: Any, n: int, xp: Any) -> tuple[Any, Any, Any]:
 def _offsets(counts: Any, xp: Any) -> Any:
     """int64 of N + 1: the sum of the counts before each."""
     offsets = xp.zeros(len(counts) + 1, np.int64)
-    xp.cumsum(counts, out=offsets[1:])
+    if len(counts):
+        xp.cumsum(counts, out=offsets[1:])
     return offsets

@@ -46,6 +46,8 @@ def probe(text: TextColumn, index: NgramIndex, device: Device | None = None) -> 
         if hits <= capacity:
             break
         capacity = hits
+    if hits == 0:
+        return xp.zeros(0, np.int64), xp.zeros(0, np.int64)
     key = xp.unique(doc[:hits] * n_grams + gram[:hits])  # below 2^63: documents of a partition times n-grams
     return key // n_grams, key % n_grams
 
