@@ -62,7 +62,7 @@ def device_reader() -> tuple[str, str]:
     """Which reader `read_text` takes, and why: ("cudf" | "pyarrow", reason). Imports cuDF."""
     try:
         import cudf
-    except ImportError as e:
+    except (ImportError, OSError) as e:  # OSError: one of its libraries is missing
         return "pyarrow", f"cuDF cannot be imported: {e}"
     return "cudf", f"cuDF {cudf.__version__}"
 

@@ -41,7 +41,7 @@ DEFINES = (
 def text_stats(text: TextColumn, device: Device | None = None) -> Any:
     """stats_KN: int32, in the order of NAMES. The contract is in the package.
 
-    Device memory: 10 bytes a byte of English, at most 24 of any text, 212 a document.
+    Device memory: FOOTPRINT: 10 bytes a byte of English, at most 24 of any text, 60 and the result a document.
     """
     device = device or cuda()
     xp = device.xp

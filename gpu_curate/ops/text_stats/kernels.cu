@@ -119,7 +119,7 @@ DEVICE Line line_of(i64 l, const i64* __restrict__ starts, const i64* __restrict
   return x;
 }
 
-// The end of chars[start, stop) without the citations at its end: [digits], [edit], [citation needed].
+// True if chars[start, stop) ends with a phrase of n bytes; fold: whatever the case of its ASCII letters.
 DEVICE bool ends_with(const u8* __restrict__ chars, i64 start, i64 stop, const char* phrase, i32 n, bool fold) {
   if (stop - start < n) return false;
   for (i32 k = 0; k < n; k++) {
@@ -129,6 +129,7 @@ DEVICE bool ends_with(const u8* __restrict__ chars, i64 start, i64 stop, const c
   }
   return true;
 }
+// The end of chars[start, stop) without the citations at its end: [digits], [edit], [citation needed].
 DEVICE i64 without_citations(const u8* __restrict__ chars, i64 start, i64 stop) {
   while (stop - start >= 2 && chars[stop - 1] == ']') {
     i64 p = stop - 2;
@@ -162,9 +163,12 @@ DEVICE u32 phrase_before(const u8* __restrict__ chars, i64 start, i64 stop, u32 
   return 0;
 }
 
-struct Sentences {  // see the definition; `start`: nothing of the sentence is read
-  i32 count;
-  bool start, ended, initial, upper;
+struct Sentences {
+  i32 count;      // that have ended
+  bool start;     // nothing of the next one is read
+  bool ended;     // its TERMINAL characters are being read
+  bool initial;   // the rest has an UPPERCASE character with its "."
+  bool upper;     // the character before is an UPPERCASE one of this sentence
 };
 DEVICE void read_sentence(Sentences& s, u32 code, u32 classes) {
   if (s.ended) {
@@ -191,7 +195,8 @@ DEVICE void count(i32* __restrict__ stats, i64 n_docs, i64 doc, i32 row, i32 n) 
   if (n) atomicAdd(&stats[row * n_docs + doc], n);
 }
 
-// One thread per line, order[thread]: everything but the comparisons. first_word and last_word: bounds of each document's words.
+// One thread per line, order[thread]: everything but the comparisons. first_word, last_word: where each document's words
+// begin and end.
 extern "C" __global__ void __launch_bounds__(256, 4)
     read_lines(const u8* __restrict__ chars, i64 size, const u8* __restrict__ stage1, const u8* __restrict__ stage2,
                const i64* __restrict__ offsets, i64 n_docs, const i64* __restrict__ starts,
