@@ -128,8 +128,9 @@ def text_stats(text: TextColumn) -> Mapping[str, Any]:
         name → int32 array of N, the names of NAMES in order, in the library of the column. An empty document has zeros.
     Raises:
         InputError: a document is longer than 2^31 - 1 bytes.
-    Time: linear in the bytes, for any text.  Memory (CPU): 156 bytes a document for the result, twice that for a moment; scratch for the longest
-        document, about 12 bytes a byte of prose and 40 at worst (one-letter words).
+    Time: linear in the bytes, for any text.
+    Memory (CPU): 152 bytes a document for the result, twice that for a moment; scratch for the longest document, about 12
+        bytes a byte of prose and 40 at worst (one-letter words).
     """
     if text.on_gpu:
         from gpu_curate.ops.text_stats import gpu as twin
