@@ -146,6 +146,7 @@ def _first_difference(old: Any, new: Any, key: str) -> tuple[str, Any, Any] | No
 class _BoxState:
     stage: Stage
     tasks: dict[str, Any] = field(default_factory=dict)  # partition → what run() is told
+    prepared: bool = False
     planned: bool = False
     done: dict[str, dict[str, Any]] = field(default_factory=dict)  # partition → receipt
     reused: int = 0
@@ -289,6 +290,9 @@ class _Runner:
     def _advance_box(self, state: _BoxState) -> bool:
         """True if the box was completed."""
         reads_there = all(self.boxes[b].complete for b in state.stage.reads(self.context.config))
+        if reads_there and not state.prepared:
+            state.stage.prepare(self.context)
+            state.prepared = True
         if state.stage.follows is not None:
             if reads_there:
                 self._follow(state)

@@ -234,7 +234,7 @@ def _markup(context: Context) -> dict[str, dict[str, int]]:
     The sample is the first documents of the first partitions, a MiB of markup at most.
     """
     from gpu_curate.stages.documents import MARKUP_SAMPLE_CHARS, MARKUP_SUFFIX
-    from gpu_curate.stages.tokenizer import load_encoder
+    from gpu_curate.stages.tokens import open_encoder
 
     found: dict[str, Counter[str]] = defaultdict(Counter)
     pairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -248,7 +248,7 @@ def _markup(context: Context) -> dict[str, dict[str, int]]:
         if sum(len(m) for m, _ in pairs[source]) < 16 * MARKUP_SAMPLE_CHARS:
             pairs[source] += read_json(box.verified(part, MARKUP_SUFFIX))
     for source, sample in pairs.items():
-        encoder = load_encoder(context)
+        encoder = open_encoder(context.box("tokens").folder)
         for name, texts in (("markup", [m for m, _ in sample]), ("text", [t for _, t in sample])):
             found[source][f"sample_{name}_chars"] = sum(map(len, texts))
             found[source][f"sample_{name}_tokens"] = len(encoder.encode_batch([well_formed(t) for t in texts])[0])

@@ -58,6 +58,9 @@ class Stage:
         """Distributions whose version its output depends on."""
         return ()
 
+    def prepare(self, context: Context) -> None:
+        """Called in the main process once everything it reads is complete, before its first task."""
+
     def plan(self, context: Context) -> dict[str, Any]:
         """Partition name → what `run` is told, for a stage that follows no other."""
         raise NotImplementedError

@@ -32,8 +32,7 @@ from gpu_curate.formats import FORMATS
 from gpu_curate.jit import njit
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.tokenizer import load_encoder
-from gpu_curate.stages.tokens import lengths
+from gpu_curate.stages.tokens import lengths, open_encoder
 from gpu_curate.storage import publish, read_json, write_json
 
 SPLITS = {"train": "train", "validation": "val"}  # split → file name prefix
@@ -132,7 +131,7 @@ class Shards(Stage):
             }
         info = _tokens_info(context)
         with publish(box.folder / "tokenizer.json") as temp:  # shards can be read without the run
-            load_encoder(context).save(temp)
+            open_encoder(context.box("tokens").folder).save(temp)
         write_json(
             box.folder / "manifest.json",
             {

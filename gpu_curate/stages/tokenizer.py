@@ -81,13 +81,6 @@ def sample(context: Context, max_bytes: int) -> list[str]:
     return texts
 
 
-def load_encoder(context: Context) -> Any:
-    """The run's encoder: the configured tokenizer, or the trained one."""
-    from gpu_curate.tokenizer import load
-
-    return load(resolved(context))
-
-
 def resolved(context: Context) -> Tokenizer:
     """The tokenizer section with `train` replaced by the path of what was trained."""
     options = context.config.tokenizer

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +13,10 @@ from gpu_curate.config import Config
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import FatalError
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.storage import publish
+from gpu_curate.storage import publish, read_json, write_json
+from gpu_curate.tokenizer import Encoder
 
+TOKENIZER, ENCODER = "tokenizer.json", "encoder.json"  # in tokens/: the tokenizer, and who runs it
 _BATCH_BYTES = 4 << 20
 
 
@@ -41,11 +45,21 @@ class Tokens(Stage):
     def libraries(self, config: Config) -> tuple[str, ...]:
         return ("tiktoken",) if (config.tokenizer.path or "").startswith("tiktoken:") else ("tokenizers",)
 
-    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+    def prepare(self, context: Context) -> None:
+        """Choose the library here, once: workers open it without proving its ids again."""
         from gpu_curate.stages.tokenizer import resolved
+        from gpu_curate.tokenizer import load
 
+        encoder = load(resolved(context))
+        folder = context.box(self.name).folder
+        with publish(folder / TOKENIZER) as temp:
+            encoder.save(temp)
+        chosen = {k: v for k, v in dataclasses.asdict(encoder).items() if k != "data"}
+        write_json(folder / ENCODER, chosen)
+
+    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         watch = Stopwatch()
-        encoder = _encoder(resolved(context).model_dump_json())
+        encoder = open_encoder(context.box(self.name).folder)
         text = TextColumn.from_arrow(context.box(self.follows).read_table(part, ["text"])["text"])
         box = context.box(self.name)
         path, lengths = box.path(part, ".bin"), np.zeros(len(text), np.int64)
@@ -78,12 +92,9 @@ class Tokens(Stage):
 
 
 @functools.lru_cache(maxsize=2)
-def _encoder(section: str) -> Any:
-    """One encoder a process: opening a tokenizer costs more than a small partition."""
-    from gpu_curate.config import Tokenizer
-    from gpu_curate.tokenizer import load
-
-    return load(Tokenizer.model_validate_json(section))
+def open_encoder(folder: Path) -> Encoder:
+    """The encoder of a tokens box, as `prepare` chose it; one a process."""
+    return Encoder(data=(folder / TOKENIZER).read_bytes(), **read_json(folder / ENCODER))
 
 
 def lengths(context: Context, part: str) -> np.ndarray:

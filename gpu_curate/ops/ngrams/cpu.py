@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpu_curate.document import TextColumn
+from gpu_curate.jit import njit
 from gpu_curate.ops.minhash.cpu import roll
 from gpu_curate.ops.ngrams import MAX_NGRAM_WORDS, NgramIndex
-from gpu_curate.jit import njit
 from gpu_curate.ops.simd import as_input
 from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, scratch, word_hashes
 
