@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-SHARED = Path(os.environ.get("GPU_CURATE_TEST_DATA", ROOT.parent / "shared" / "data"))
+from places import SHARED
 
 
 @pytest.fixture

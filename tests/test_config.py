@@ -95,5 +95,5 @@ def test_a_file_that_is_no_recipe_is_named(tmp_path, text, said):
 
 
 def test_a_missing_recipe_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="nowhere.yaml: no such file"):
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file"):
         config.load(tmp_path / "nowhere.yaml")

@@ -9,8 +9,8 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ROOT
 from cudasim.module import available
+from places import ROOT
 
 from gpu_curate import selftest
 from gpu_curate.document import TextColumn

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import reference
 import strategies
-from conftest import ROOT
 from hypothesis import example, given, settings
+from places import ROOT
 
 from gpu_curate.document import TextColumn
 from gpu_curate.ops import words
