@@ -8,8 +8,8 @@ import importlib.util
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import xxhash
@@ -43,6 +43,14 @@ class Content(NamedTuple):
     body: bytes
     html: bool
     charset: str | None  # as the header says
+
+
+class Clock(Protocol):
+    """Told when the extraction of a page begins and ends."""
+
+    def start(self, row: int) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class WarcReader:
@@ -85,18 +93,19 @@ class WarcReader:
         return [Split(path, 0, -1, 0, int(size * ratio))]
 
     def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
-        if self.source.timeout_s is None:
-            return self.records(split, split.first_row)
-        return warc_process.read(self.source, split)
+        if self.source.timeout_s is not None:
+            return warc_process.read(self.source, split)
+        return (item for _, item in self.records(split, split.first_row))
 
     def records(
-        self, split: Split, first_row: int, extracting: Callable[[int, int, bytes], None] | None = None
-    ) -> Iterator[Record | Reject | Skip]:
-        """What `read` gives, read in this process and without `timeout_s`.
+        self, split: Split, first_row: int, clock: Clock | None = None, refused: Mapping[int, str] = {}
+    ) -> Iterator[tuple[int, Record | Reject | Skip]]:
+        """What `read` gives, with the row of each, read in this process and without `timeout_s`.
 
         Args:
             first_row: records before it are passed over.
-            extracting: called with row, byte offset and head of a page just before it is extracted.
+            clock: started with the row of a page before it is extracted, stopped after.
+            refused: rows of pages that are not to be extracted again, and why.
         """
         urls = _blocklist(tuple(self.source.url_blocklist), _url_key)
         domains = _blocklist(tuple(self.source.domain_blocklist), _domain_key)
@@ -105,12 +114,12 @@ class WarcReader:
             for row, record in enumerate(records(raw), split.first_row):
                 if isinstance(record, Broken):
                     if row >= first_row:
-                        yield Reject(row, *record)
+                        yield row, Reject(row, *record)
                     continue
-                for line in record.bad_lines if row >= first_row else ():
-                    yield Reject(
-                        None, record.offset, "bad line in a record header (the record is read)", line[:HEAD_BYTES]
-                    )
+                if row >= first_row:
+                    for line in record.bad_lines:
+                        reason = "bad line in a record header (the record is read)"
+                        yield row, Reject(None, record.offset, reason, line[:HEAD_BYTES])
                 kind = record.fields.get("warc-type", "").lower()
                 content: Content | Skip | InputError
                 if kind == "warcinfo":
@@ -125,15 +134,20 @@ class WarcReader:
                 if row < first_row:
                     continue
                 if broken is not None:
-                    yield Reject(row, *broken)
+                    yield row, Reject(row, *broken)
                 elif isinstance(content, Skip):
-                    yield content
+                    yield row, content
                 elif isinstance(content, InputError):
-                    yield Reject(row, record.offset, content.message, record.head[:HEAD_BYTES])
+                    yield row, Reject(row, record.offset, content.message, record.head[:HEAD_BYTES])
+                elif row in refused:
+                    yield row, Reject(row, record.offset, refused[row], record.head[:HEAD_BYTES])
                 else:
-                    if content.html and extracting is not None:
-                        extracting(row, record.offset, record.head[:HEAD_BYTES])
-                    yield self._document(row, record, content, dump)
+                    if clock is not None and content.html:
+                        clock.start(row)
+                    item = self._document(row, record, content, dump)
+                    if clock is not None:
+                        clock.stop()
+                    yield row, item
 
     def _content(
         self, record: ArchiveRecord, kind: str, urls: Blocklist, domains: Blocklist

@@ -508,7 +508,8 @@ def test_recipe_for_common_crawl_makes_a_reader(archive):
     (source,) = config.sources
     archive.write_bytes(page())
     reader = WarcReader(source)
-    (record,) = reader.records(reader.splits(str(archive), 1, 1)[0], 0)
+    ((row, record),) = reader.records(reader.splits(str(archive), 1, 1)[0], 0)
+    assert row == 0
     assert record.text == SENTENCE
     assert {*source.keep_columns, source.group_column} <= set(record.columns)
     assert (source.max_html_bytes, source.max_html_depth, source.max_html_elements) == Limits()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import ClassVar
@@ -15,7 +16,7 @@ from sources.test_warc import HTML, SENTENCE, page, read, warc
 
 from gpu_curate.config import WarcSource
 from gpu_curate.errors import FatalError, RetryableError
-from gpu_curate.sources import Record, Reject, warc_process
+from gpu_curate.sources import Reject, warc_process
 from gpu_curate.sources.warc import WarcReader
 
 SLOW = page(b"<html><body><article>" + b"<p>Some paragraph of text, of words, here.</p>" * 50_000)  # some 10 s
@@ -82,13 +83,28 @@ def test_page_that_takes_too_long_is_rejected_and_the_rest_read(tmp_path):
     assert [p.child.returncode for p in before] == [-signal.SIGKILL]
 
 
-def test_page_that_ends_the_process_is_rejected_and_the_rest_read(tmp_path):
+def test_page_that_ends_the_process_is_rejected_and_the_rest_read(tmp_path, monkeypatch):
     r, split = reader(tmp_path / "a.warc", page() + SLOW + page(), timeout_s=60, max_html_elements=100_000)
-    items = r.read(split)
-    assert isinstance(next(items), Record)
-    time.sleep(1)  # by now it extracts the slow page
-    os.kill(Process.started[-1].pid, signal.SIGSEGV)
-    rejected, last = items
+    take = warc_process._take
+
+    def take_and_kill():
+        process = take()
+
+        def kill():
+            for _ in range(600):
+                page = process.clock.page()
+                if page is not None and page[0] == 1 and page[1] > 0.2:
+                    os.kill(process.pid, signal.SIGSEGV)
+                    return
+                time.sleep(0.05)
+
+        threading.Thread(target=kill).start()
+        monkeypatch.setattr(warc_process, "_take", take)
+        return process
+
+    monkeypatch.setattr(warc_process, "_take", take_and_kill)
+    first, rejected, last = r.read(split)
+    assert (first.row, first.text) == (0, SENTENCE)
     assert isinstance(rejected, Reject)
     assert (rejected.row, rejected.reason) == (1, "extraction ended its process (SIGSEGV)")
     assert (last.row, last.text) == (2, SENTENCE)
@@ -120,9 +136,9 @@ def test_idle_process_that_has_died_is_replaced(tmp_path):
 
 
 def test_reading_can_stop_anywhere(tmp_path):
-    r, split = reader(tmp_path / "a.warc", page() * 50)
+    r, split = reader(tmp_path / "a.warc", page() * 200)
     first, second = r.read(split), r.read(split)  # two at once: two children
-    assert [(a.row, b.row) for a, b in zip(first, second, strict=True)] == [(n, n) for n in range(50)]
+    assert [(a.row, b.row) for a, b in zip(first, second, strict=True)] == [(n, n) for n in range(200)]
     one, two = warc_process._idle
     items = r.read(split)
     assert next(items).row == 0
