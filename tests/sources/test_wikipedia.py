@@ -140,6 +140,7 @@ def test_columns_of_a_record(tmp_path):
                 "timestamp": "2024-01-08T00:00:00Z",
                 "template_gaps": 1,
             },
+            "a {{x}} b",
         )
     ]
 
