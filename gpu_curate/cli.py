@@ -210,6 +210,43 @@ def train(
     print(f"{out}: {facts['vocab_size']} entries from {facts['documents']} documents ({facts['bytes'] / 1e6:.1f} MB)")
 
 
+@app.command(epilog="Examples:  gpu-curate doctor  |  gpu-curate doctor --gpu --json")
+def doctor(
+    gpu: Annotated[bool, typer.Option("--gpu", help="The GPU path is required, not optional.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is installed, missing or broken here, and test every op. Exit status 1 if something is broken."""
+    from gpu_curate.console import print_doctor
+    from gpu_curate.doctor import diagnose
+
+    facts = diagnose(gpu)
+    _print(facts, as_json, print_doctor)
+    if not facts["usable"]:
+        raise typer.Exit(EXIT_FATAL)
+
+
+@app.command(epilog="Example:  gpu-curate compare configs/quickstart.yaml --max-bytes 256000000 --out runs/compare")
+def compare(
+    config: ConfigPath,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of results. Default: runs/NAME-compare.")] = None,
+    max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Bytes of text compared.")] = 64 << 20,
+    workers: Workers = None,
+    backend: BackendOption = None,
+    set_: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the CPU and the GPU path on a sample: equal arrays, speeds, price ratio. Exit status 1 if an array differs."""
+    from gpu_curate.compare import compare as run_both
+    from gpu_curate.console import print_compare
+
+    recipe, _ = _load(config, None, workers, backend, set_)
+    folder = out or Path("runs") / f"{config.stem}-compare"
+    facts = run_both(recipe, folder, max_bytes, note=(lambda text: None) if as_json else print)
+    _print(facts, as_json, lambda f: print_compare(f, folder))
+    if not facts["equal"]:
+        raise typer.Exit(EXIT_FATAL)
+
+
 def _print(facts: dict[str, Any], as_json: bool, pretty: Any) -> None:
     if as_json:
         print(json.dumps(facts, indent=1, ensure_ascii=False))

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from gpu_curate.storage import read_json
-
 if TYPE_CHECKING:
     from gpu_curate.pipeline import Outcome
 
@@ -122,6 +120,8 @@ def _show(*tables: Table) -> None:
 
 def print_summary(run: Path, outcome: Outcome) -> None:
     """What was read, dropped by reason and kept; tokens per split; seconds and MB/s per step; where things are."""
+    from gpu_curate.storage import read_json
+
     facts = read_json(run / "report" / "report.json")
     print()
     _show(_funnel(facts), _splits(facts), _steps(facts))
@@ -256,3 +256,46 @@ def print_head(documents: list[dict[str, Any]], chars: int) -> None:
             text = document["text"]
             print("  " + (text[:chars] + (" ..." if len(text) > chars else "")).replace("\n", "\n  "))
         print()
+
+
+def print_doctor(facts: dict[str, Any]) -> None:
+    """Plain lines, so that a broken terminal library is reported as well. The remedy is below what it is for."""
+    group = None
+    for check in facts["checks"]:
+        if check["group"] != group:
+            group = check["group"]
+            print(f"\n{group}")
+        print(f"  {check['status']:<8} {check['name']:<20} {check['detail']}")
+        if check["remedy"] and check["status"] != "ok":
+            print(f"  {'':<8} {'':<20} -> {check['remedy']}")
+    failed = [c["name"] for c in facts["checks"] if c["status"] == "failed"]
+    print(f"\ngpu_curate {facts['version']}: " + (f"FAILED: {', '.join(failed)}" if failed else "usable"))
+    lacking = [c["name"] for c in facts["checks"] if c["for_gpu"] and c["status"] != "ok"]
+    print(f"GPU path: {'usable' if facts['gpu_usable'] else 'not usable: ' + ', '.join(lacking)}")
+
+
+def print_compare(facts: dict[str, Any], folder: Path) -> None:
+    ways = list(dict.fromkeys(w for row in facts["steps"] for w in row["ways"]))
+    others = [w for w in ways if w != "1 core"]
+    speeds = _table("MB/s", *ways, *(f"{w} / 1 core" for w in others), *(["break-even"] if "GPU" in ways else []))
+    documents = _table("documents/s", *ways)
+    for row in facts["steps"]:
+        rates = row["ways"]
+        speed = [f"{rates[w]['mb_per_s']:,.1f}" if w in rates else "" for w in ways]
+        times = [f"{rates[w]['times_one_core']:,.2f} x" if "1 core" in rates and w in rates else "" for w in others]
+        price = [f"{row['break_even_price']:,.1f}" if row["break_even_price"] else ""] if "GPU" in ways else []
+        speeds.add_row(row["step"], *speed, *times, *price)
+        documents.add_row(row["step"], *(f"{rates[w]['documents_per_s']:,.0f}" if w in rates else "" for w in ways))
+    _show(speeds, documents)
+    sample, machine = facts["sample"], facts["machine"]
+    print(f"sample      {sample['documents']:,} documents, {human_bytes(sample['bytes'])}, {sample['files']:,} files")
+    print(f"machine     {machine['cpu']}, {machine['cores']} cores; GPU: {machine['gpu'] or 'none'}")
+    if machine["gpu"]:
+        print("break-even  a GPU-hour is cheaper up to the price of so many core-hours")
+    for text in facts["missing"]:
+        print(f"missing     {text}")
+    for d in facts["differences"]:
+        at = f", {d['document']}" if d["document"] else ""
+        print(f"DIFFERENT   {d['step']}, {d['backend']}{at}: {d['array']} is {d['value']}, on one core {d['expected']}")
+    print(f"arrays      {'all equal' if facts['equal'] else str(len(facts['differences'])) + ' DIFFER'}")
+    print(f"written     {folder}/compare.json, compare.csv, compare.png")

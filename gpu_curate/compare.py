@@ -1,0 +1,621 @@
+"""The CPU path and the GPU path over the same sample of a recipe's sources: equal arrays, and what each costs.
+
+    sample      the first documents of every source, read and normalised once by the stages of a run
+    1 core      this process
+    all cores   a process a core, each on slices of the sample, all at the same time
+    NumPy       the plain definition of the signatures, on as much of the sample as takes a second or so
+    GPU         text resident on the device; the copy there is a step of its own
+
+Every array is compared with that of one core. Seconds are the least of several repeats, after one that is not counted.
+
+Names of arrays end in what their first axis counts: _N documents, _W words, _M n-gram hits, _E candidate pairs.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import math
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from gpu_curate import __version__, backend
+from gpu_curate.config import Config
+from gpu_curate.cudf_columns import host_text
+from gpu_curate.document import TextColumn, is_cupy
+from gpu_curate.engine import LocalEngine, default_workers
+from gpu_curate.errors import ConfigError, DeviceError, FatalError
+from gpu_curate.fingerprint import versions
+from gpu_curate.gpu_runtime import Device, to_device
+from gpu_curate.stages import Context
+from gpu_curate.stages.contamination import benchmarks, index_of
+from gpu_curate.stages.documents import Documents
+from gpu_curate.stages.references import References
+from gpu_curate.stages.signatures import band_spec, minhash_spec, scope_keys
+from gpu_curate.storage import write_json
+
+SAMPLE_BYTES = 64 << 20
+REPEATS = 3
+MIN_SECONDS = 0.2  # a shorter measurement is repeated
+SLICES_PER_CORE = 4
+NUMPY_BYTES = 4 << 20
+Arrays = dict[str, np.ndarray]
+
+# step → what it does, in the order of the data flow
+STEPS = {
+    "copy to the device": "text and offsets from host memory",
+    "content_hash": "xxh3-128",
+    "words": "Unicode words, folded and hashed",
+    "signature": "words, shingles and MinHash",
+    "bands": "LSH band hashes of the signature",
+    "components": "candidate pairs of every band, and what they connect",
+    "text_stats": "every statistic of the quality rules",
+    "ngrams": "probe against the reference sets",
+}
+# `signature` hashes the words itself, and components are not made per partition
+PARTITION_STEPS = ("content_hash", "signature", "bands", "text_stats", "ngrams")
+TOTAL = "a partition"
+
+
+class Sample(NamedTuple):
+    """Documents of a recipe in a folder of their own. Picklable: it travels to the workers."""
+
+    context: Context
+    parts: tuple[str, ...]
+    steps: tuple[str, ...]
+
+
+class Difference(NamedTuple):
+    """An element that two ways of computing it disagree on."""
+
+    step: str
+    backend: str
+    array: str
+    document: str
+    value: str
+    expected: str
+
+
+def compare(
+    config: Config,
+    folder: Path,
+    max_bytes: int = SAMPLE_BYTES,
+    device: Device | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Measure and compare; write compare.json, compare.csv and, with matplotlib, compare.png into `folder`.
+
+    Args:
+        config: the recipe; `run.backend: cpu` leaves the GPU out, `gpu` requires it.
+        max_bytes: about so much text, in equal parts from every source.
+        device: stands for the GPU in tests.
+        note: told what is going on.
+    Returns:
+        What compare.json holds: sample, machine, steps, differences, missing.
+    Raises:
+        ConfigError: as a run would, or the sample is empty.
+    Memory: about 12 times the sample.
+    """
+    missing = []
+    if device is None:
+        chosen = backend.choose(config.run.backend)
+        if chosen.choice == "gpu":
+            from gpu_curate.gpu_runtime import cuda
+
+            device = cuda()
+        else:
+            missing.append(f"GPU: {chosen.reason}")
+    workers = config.run.workers or default_workers()
+    measured: dict[str, dict[str, dict[str, float]]] = {}
+    differ: list[Difference] = []
+    with tempfile.TemporaryDirectory(prefix="gpu-curate-compare-") as scratch:
+        note(f"reading about {max_bytes:,} bytes from {len(config.sources)} sources")
+        sample = read_sample(config, Path(scratch), max_bytes)
+        text, scope_N, where = documents(sample)
+        note(f"{len(text):,} documents, {text.nbytes:,} bytes of text")
+        measured.update((step, {}) for step in sample.steps if device is not None or step != "copy to the device")
+
+        def add(
+            way: str, found: dict[str, Arrays], seconds: dict[str, float], n: int, nbytes: int, processes: int = 1
+        ) -> None:
+            for step, s in seconds.items():
+                measured[step][way] = _rates(s, nbytes, n, processes)
+            part = {step: {name: expected[step][name][:n] for name in arrays} for step, arrays in found.items()}
+            differ.extend(differences(way, found, expected if n == len(text) else part, where))
+
+        note("1 core")
+        expected, seconds = on_one_core(sample, text, scope_N)
+        add("1 core", expected, seconds, len(text), text.nbytes)
+        if workers > 1:
+            note(f"all {workers} cores")
+            add("all cores", *on_all_cores(sample, text, scope_N, workers), len(text), text.nbytes, workers)
+        else:
+            missing.append("all cores: one is all there is, or all that run.workers allows")
+        if config.dedup.fuzzy is None:
+            missing.append("NumPy: the recipe makes no signatures (dedup.fuzzy)")
+        elif scope_N.any():
+            missing.append("NumPy: it knows no scopes (dedup.fuzzy.scope: group)")
+        else:
+            note("NumPy")
+            n, nbytes, seconds, found = by_numpy(config, text)
+            add("NumPy", found, seconds, n, nbytes)
+        if device is not None:
+            note("GPU")
+            add("GPU", *on_device(sample, text, scope_N, device), len(text), text.nbytes)
+            if "components" in sample.steps and getattr(device.xp, "cuda", None) is not None:
+                if backend.curator_available(required=False):
+                    note("NeMo Curator")
+                    try:
+                        found, s = _by_curator(sample, text, expected, Path(scratch))
+                        add("NeMo Curator", found, {"components": s}, len(text), text.nbytes)
+                    except DeviceError as e:
+                        missing.append(f"NeMo Curator: {e.message}")
+                else:
+                    missing.append("NeMo Curator: not installed (pip install 'gpu_curate[curator]')")
+        files = sorted({path for _, path, _ in where})
+    result: dict[str, Any] = {
+        "version": __version__,
+        "sample": {"documents": len(text), "bytes": text.nbytes, "files": len(files), "first_files": files[:20]},
+        "machine": machine_facts(workers, device),
+        "steps": table(_with_total(measured)),
+        "equal": not differ,
+        "differences": [d._asdict() for d in differ],
+        "missing": missing,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        write_png(folder / "compare.png", result)
+    except ImportError:
+        missing.append("compare.png: matplotlib is not installed (pip install 'gpu_curate[plot]')")
+    write_json(folder / "compare.json", result)
+    write_csv(folder / "compare.csv", result)
+    return result
+
+
+# ------------------------------------------------------------------------------------------------------------ the sample
+
+
+def read_sample(config: Config, folder: Path, max_bytes: int) -> Sample:
+    """The head of every source and all reference sets, as the stages of a run would write them.
+
+    Raises:
+        ConfigError: as a run would, or no document.
+    """
+    each = max(1, max_bytes // len(config.sources))
+    sources = [
+        s.model_copy(update={"max_bytes": each if s.max_bytes is None else min(each, s.max_bytes)})
+        for s in config.sources
+    ]
+    config = config.model_copy(update={"sources": sources})
+    names = ("documents", "rejects", "references")
+    for name in names:
+        (folder / name).mkdir()
+    context = Context(folder, config, {name: name for name in names})
+    for stage in [Documents(), *([References()] if benchmarks(config) else [])]:
+        for part, task in stage.plan(context).items():
+            stage.run(context, part, task)
+        stage.finish(context)
+    box = context.box("documents")
+    parts = tuple(sorted(p for p in box.parts() if (box.receipt(p) or {}).get("documents")))
+    if not parts:
+        raise ConfigError("the sources give no document: there is nothing to compare")
+    steps = ["copy to the device", "content_hash"]
+    if config.dedup.fuzzy is not None:
+        steps += ["words", "signature", "bands", "components"]
+    steps += ["text_stats"] + (["ngrams"] if benchmarks(config) else [])
+    return Sample(context, parts, tuple(steps))
+
+
+def documents(sample: Sample) -> tuple[TextColumn, np.ndarray, list[tuple[str, str, int]]]:
+    """Text, scope key, and (source, path, row) of every document of the sample."""
+    box = sample.context.box("documents")
+    columns, scopes, where = [], [], []
+    for part in sample.parts:
+        path = box.path(part, ".parquet")
+        columns.append(host_text(path))
+        table = pq.read_table(path, columns=["source", "group", "path", "row"], use_threads=False)
+        scopes.append(scope_keys(table, sample.context.config.dedup.fuzzy))
+        where += zip(*(table[c].to_pylist() for c in ("source", "path", "row")), strict=True)
+    chars = np.concatenate([c.chars[int(c.offsets[0]) : int(c.offsets[-1])] for c in columns])
+    lengths = np.concatenate([np.diff(c.offsets) for c in columns])
+    return TextColumn(chars, np.concatenate([[0], np.cumsum(lengths)])), np.concatenate(scopes), where
+
+
+# ------------------------------------------------------------------------------------------------------------- the steps
+
+
+def run_step(
+    step: str,
+    context: Context,
+    text: TextColumn,
+    scope_N: Any,
+    before: dict[str, dict[str, Any]],
+    device: Device | None,
+) -> dict[str, Any]:
+    """One step where its inputs lie.
+
+    Args:
+        text, scope_N: on the host, or on `device`.
+        before: results of the steps before it.
+    Returns:
+        name → array; the first axis counts what the name ends in.
+    """
+    gpu = () if device is None else (device,)
+    fuzzy = context.config.dedup.fuzzy
+    match step:
+        case "content_hash":
+            return {"content_N": _twin("content_hash", device).content_hash(text, *gpu)}
+        case "words":
+            hash_W, offsets = _twin("words", device).word_hashes(text, *gpu)
+            return {"hash_W": hash_W, "words_N": offsets[1:] - offsets[:-1]}
+        case "signature":
+            sig_NH, n_shingles_N = _twin("minhash", device).signatures(text, minhash_spec(fuzzy), *gpu)
+            return {"sig_N": sig_NH, "n_shingles_N": n_shingles_N}
+        case "bands":
+            scope = scope_N if fuzzy.scope == "group" else None
+            return {"band_N": _twin("bands", device).band_hashes(before["signature"]["sig_N"], band_spec(fuzzy), scope, *gpu).T}  # fmt: skip
+        case "components":
+            return components(before["bands"]["band_N"], before["signature"]["n_shingles_N"], device)
+        case "text_stats":
+            return {"stats_N": _twin("text_stats", device).text_stats(text, *gpu).T}
+        case "ngrams":
+            twin, made = _twin("ngrams", device), {}
+            for reference in benchmarks(context.config):
+                index, _ = index_of(context, reference.name)
+                hits = twin.probe(text, index, *gpu)
+                best_N, item_N, hits_N = twin.coverage(hits, index, len(text), *gpu)
+                own = {"gram_M": hits[1], "coverage_N": best_N, "item_N": item_N, "hits_N": hits_N}
+                made.update({f"{reference.name} {name}": array for name, array in own.items()})
+            return made
+    raise AssertionError(step)
+
+
+def _twin(op: str, device: Device | None) -> Any:
+    return importlib.import_module(f"gpu_curate.ops.{op}.{'cpu' if device is None else 'gpu'}")
+
+
+def components(band_NB: np.ndarray, n_shingles_N: np.ndarray, device: Device | None) -> Arrays:
+    """Candidate pairs of every band, and the labels of all documents: `duplicates` with `verify: none`."""
+    from gpu_curate.ops.components import Components
+
+    twin = _twin("components", device)
+    upload, gpu = (_same, ()) if device is None else (device.upload, (device,))
+    grown = Components(len(band_NB))
+    valid_N = upload(n_shingles_N > 0)
+    low, high, counts = [], [], []
+    for hash_N in band_NB.T:
+        a_E, b_E = (_host(x) for x in twin.band_edges(upload(np.ascontiguousarray(hash_N)), valid_N, *gpu))
+        grown.add_edges(a_E, b_E)
+        low.append(a_E)
+        high.append(b_E)
+        counts.append(len(a_E))
+    return {"low_E": np.concatenate(low), "high_E": np.concatenate(high), "pairs": np.array(counts), "label_N": grown.labels()}  # fmt: skip
+
+
+def _same(array: np.ndarray) -> np.ndarray:
+    return array
+
+
+def _host(array: Any) -> np.ndarray:
+    return array.get() if is_cupy(array) else array
+
+
+# ---------------------------------------------------------------------------------------------------------- the backends
+
+
+def _least(run: Callable[[], Any], synchronize: Callable[[], None] = lambda: None) -> tuple[Any, float]:
+    """What `run` returns, and its least seconds of REPEATS after a first."""
+    result = run()
+    synchronize()
+    least, total, done = math.inf, 0.0, 0
+    while done < REPEATS or (total < MIN_SECONDS and done < 50):
+        start = time.perf_counter()
+        run()
+        synchronize()
+        seconds = time.perf_counter() - start
+        least, total, done = min(least, seconds), total + seconds, done + 1
+    return result, least
+
+
+def on_one_core(sample: Sample, text: TextColumn, scope_N: np.ndarray) -> tuple[dict[str, Arrays], dict[str, float]]:
+    """Arrays and seconds of every step in this process."""
+    made: dict[str, Arrays] = {}
+    seconds = {}
+    for step in sample.steps[1:]:
+        made[step], seconds[step] = _least(partial(run_step, step, sample.context, text, scope_N, made, None))
+    return made, seconds
+
+
+def _on_a_slice(sample: Sample, text: TextColumn, scope_N: np.ndarray) -> tuple[dict[str, Arrays], dict[str, float]]:
+    """What a worker does: every step that a run does per partition."""
+    steps = tuple(s for s in sample.steps if s != "components")
+    return on_one_core(sample._replace(steps=steps), text, scope_N)
+
+
+def on_all_cores(
+    sample: Sample, text: TextColumn, scope_N: np.ndarray, workers: int
+) -> tuple[dict[str, Arrays], dict[str, float]]:
+    """Arrays and seconds with a process on every core. While a slice is measured the other processes measure theirs.
+
+    Seconds are those of all slices together over the number of processes: none of them is ever idle in between.
+    """
+    engine = LocalEngine(workers, [])
+    step_bytes = -(-text.nbytes // (workers * SLICES_PER_CORE))
+    try:
+        futures = []
+        for start, stop in text.batches(max(step_bytes, 1)):
+            low, high = int(text.offsets[start]), int(text.offsets[stop])
+            part = TextColumn(text.chars[low:high], text.offsets[start : stop + 1] - low)
+            futures.append(engine.submit("cpu", _on_a_slice, sample, part, scope_N[start:stop]))
+        results = [f.result() for f in futures]
+    finally:
+        engine.close(kill=True)
+    seconds = {step: sum(r[1][step] for r in results) / min(workers, len(results)) for step in results[0][1]}
+    return _joined([r[0] for r in results]), seconds
+
+
+def _joined(parts: list[dict[str, Arrays]]) -> dict[str, Arrays]:
+    """Results of consecutive slices as those of the whole."""
+    return {s: {name: np.concatenate([p[s][name] for p in parts]) for name in parts[0][s]} for s in parts[0]}
+
+
+def by_numpy(config: Config, text: TextColumn) -> tuple[int, int, dict[str, float], dict[str, Arrays]]:
+    """Documents and bytes taken, seconds and arrays of plain NumPy."""
+    from gpu_curate.ops.minhash import plain
+
+    _, n = next(iter(text.batches(NUMPY_BYTES)))
+    texts = [text.raw(i).decode() for i in range(n)]
+    spec, bands = minhash_spec(config.dedup.fuzzy), band_spec(config.dedup.fuzzy)
+    start = time.perf_counter()
+    sig_NH = plain.signatures(texts, spec)
+    middle = time.perf_counter()
+    band_NB = plain.band_hashes(sig_NH, bands).T
+    seconds = {"signature": middle - start, "bands": time.perf_counter() - middle}
+    return n, int(text.offsets[n]), seconds, {"signature": {"sig_N": sig_NH}, "bands": {"band_N": band_NB}}
+
+
+def on_device(
+    sample: Sample, text: TextColumn, scope_N: np.ndarray, device: Device
+) -> tuple[dict[str, Arrays], dict[str, float]]:
+    """Arrays, copied back to the host, and seconds of every step on the device, a partition at a time."""
+    limit = sample.context.config.run.partition_bytes
+    results = []
+    for start, stop in text.batches(limit):
+        results += _batch_on_device(sample, text.slice(start, stop), scope_N[start:stop], device)
+    made = _joined([r[0] for r in results])
+    seconds = {step: sum(r[1][step] for r in results) for step in results[0][1]}
+    if "components" in sample.steps:
+        run = partial(run_step, "components", sample.context, text, scope_N, made, device)
+        made["components"], seconds["components"] = _least(run, _synchronize(device))
+    return made, seconds
+
+
+def _batch_on_device(
+    sample: Sample, text: TextColumn, scope_N: np.ndarray, device: Device
+) -> list[tuple[dict[str, Arrays], dict[str, float]]]:
+    """The batch, or its halves where the device has too little memory for the whole."""
+    synchronize = _synchronize(device)
+    try:
+        seconds: dict[str, float] = {}
+        made: dict[str, dict[str, Any]] = {}
+        on_gpu, seconds["copy to the device"] = _least(lambda: to_device(text, device), synchronize)
+        scope = device.upload(scope_N)
+        for step in sample.steps[1:]:
+            if step != "components":  # of all partitions together
+                run = partial(run_step, step, sample.context, on_gpu, scope, made, device)
+                made[step], seconds[step] = _least(run, synchronize)
+        return [({s: {n: _host(a) for n, a in arrays.items()} for s, arrays in made.items()}, seconds)]
+    except device.out_of_memory as e:
+        if len(text) == 1:
+            raise FatalError(f"a document of {text.nbytes} bytes does not fit into device memory: {e}") from e
+    made.clear()
+    device.release()
+    middle = len(text) // 2
+    halves = ((0, middle), (middle, len(text)))
+    return [r for a, b in halves for r in _batch_on_device(sample, text.slice(a, b), scope_N[a:b], device)]
+
+
+def _synchronize(device: Device) -> Callable[[], None]:
+    """Waits for the device; nothing to wait for where the CPU stands for it."""
+    cuda = getattr(device.xp, "cuda", None)
+    return (lambda: None) if cuda is None else cuda.Device().synchronize
+
+
+def _by_curator(
+    sample: Sample, text: TextColumn, expected: dict[str, Arrays], folder: Path
+) -> tuple[dict[str, Arrays], float]:
+    """Labels and seconds of NeMo Curator on one GPU, Ray's start included, over the candidate pairs of one core."""
+    from gpu_curate.ops.components import curator
+
+    found, cuts = expected["components"], np.cumsum(expected["components"]["pairs"])[:-1]
+    edges = zip(np.split(found["low_E"], cuts), np.split(found["high_E"], cuts), strict=True)
+    start = time.perf_counter()
+    label_N, _ = curator.connect(edges, len(text), folder / "curator", 1)
+    return {"components": {"label_N": label_N}}, time.perf_counter() - start
+
+
+# -------------------------------------------------------------------------------------------------------------- results
+
+
+def differences(
+    name: str, found: dict[str, Arrays], expected: dict[str, Arrays], where: list[tuple[str, str, int]]
+) -> Iterator[Difference]:
+    """The first difference of every array that differs in type, shape or an element; `expected` may hold more."""
+    for step, arrays in found.items():
+        for array, got in arrays.items():
+            want = expected[step][array]
+            if got.dtype != want.dtype or got.shape != want.shape:
+                shapes = f"{got.dtype} {got.shape}", f"{want.dtype} {want.shape}"
+                yield Difference(step, name, array, "", *shapes)
+            elif not np.array_equal(got, want):
+                at = tuple(int(i) for i in np.argwhere(got != want)[0])
+                document = _document(step, array, at[0], expected)
+                shown = "" if document is None else f"{where[document][1]}: row {where[document][2]}"
+                yield Difference(step, name, _element(array, at), shown, str(got[at]), str(want[at]))
+
+
+def _document(step: str, array: str, i: int, expected: dict[str, Arrays]) -> int | None:
+    """The document that element i of an array belongs to; None if to none."""
+    owner, _, kind = array.rpartition("_")
+    match kind:
+        case "N":
+            return i
+        case "W":
+            return int(np.searchsorted(np.cumsum(expected[step]["words_N"]), i, side="right"))
+        case "M":
+            hits_N = expected[step][f"{owner.rpartition(' ')[0]} hits_N"]
+            return int(np.searchsorted(np.cumsum(hits_N), i, side="right"))
+        case "E":
+            return int(expected[step][array][i])
+    return None
+
+
+def _element(array: str, at: tuple[int, ...]) -> str:
+    from gpu_curate.ops.text_stats import NAMES
+
+    column = "" if len(at) == 1 else f", {NAMES[at[1]]}" if array == "stats_N" else f", {at[1]}"
+    return f"{array}[{at[0]}{column}]"
+
+
+def _rates(seconds: float, nbytes: int, documents: int, processes: int) -> dict[str, float]:
+    s = max(seconds, 1e-9)
+    return {
+        "seconds": seconds,
+        "bytes": nbytes,
+        "documents": documents,
+        "processes": processes,
+        "mb_per_s": nbytes / s / 1e6,
+        "documents_per_s": documents / s,
+    }
+
+
+def table(measured: dict[str, dict[str, dict[str, float]]]) -> list[dict[str, Any]]:
+    """Rows of the result: per step and way the rates, their ratio to one core, and the break-even price of the GPU.
+
+    The price: a GPU-hour may cost so many core-hours until the cores do the same work for less. A core counts with what it
+    does while all others are busy too, where that was measured.
+    """
+    rows = []
+    for step, ways in measured.items():
+        one = ways.get("1 core")
+        for rates in ways.values():
+            rates["times_one_core"] = rates["mb_per_s"] / one["mb_per_s"] if one else None
+        break_even = None
+        if "GPU" in ways and one:
+            cores = ways.get("all cores", one)
+            break_even = ways["GPU"]["mb_per_s"] / (cores["mb_per_s"] / cores["processes"])
+        rows.append({"step": step, "what": STEPS.get(step, ""), "ways": ways, "break_even_price": break_even})
+    return rows
+
+
+def _with_total(measured: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, dict[str, float]]]:
+    """The steps and their sum, for the ways that do all that a run does per partition."""
+    total: dict[str, dict[str, float]] = {}
+    for way in ("1 core", "all cores", "GPU"):
+        steps = [s for s in measured if s in PARTITION_STEPS or (way == "GPU" and s == "copy to the device")]
+        if all(way in measured[s] for s in steps):
+            some = measured[steps[-1]][way]
+            seconds = sum(measured[s][way]["seconds"] for s in steps)
+            total[way] = _rates(seconds, int(some["bytes"]), int(some["documents"]), int(some["processes"]))
+    return {**measured, TOTAL: total}
+
+
+def write_csv(path: Path, result: dict[str, Any]) -> None:
+    """A line per step and way."""
+    columns = ("seconds", "bytes", "documents", "processes", "mb_per_s", "documents_per_s", "times_one_core")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["step", "way", *columns, "break_even_price"])
+        for row in result["steps"]:
+            for way, rates in row["ways"].items():
+                price = row["break_even_price"] if way == "GPU" else None
+                writer.writerow([row["step"], way, *(rates[c] for c in columns), price])
+
+
+_COLOURS = {
+    "NumPy": "#9a9a9a",
+    "1 core": "#8fb8de",
+    "all cores": "#2f6fab",
+    "GPU": "#76b900",
+    "NeMo Curator": "#3d5c00",
+}
+
+
+def write_png(path: Path, result: dict[str, Any]) -> None:
+    """Bars of MB/s per step and way, on a logarithmic axis. Raises: ImportError: no matplotlib."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = list(reversed(result["steps"]))
+    ways = [w for w in _COLOURS if any(w in row["ways"] for row in rows)]
+    figure = Figure(figsize=(9, 1.2 + 0.24 * sum(len(row["ways"]) + 1 for row in rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    y, ticks = 0.0, []
+    for row in rows:
+        own = [w for w in reversed(ways) if w in row["ways"]]
+        for k, way in enumerate(own):
+            rates = row["ways"][way]
+            axes.barh(y + k, rates["mb_per_s"], height=0.85, color=_COLOURS[way])
+            times = rates["times_one_core"]
+            more = "" if times is None or way == "1 core" else f"   {_digits(times)} x"
+            axes.text(rates["mb_per_s"] * 1.04, y + k, f"{_digits(rates['mb_per_s'])}{more}", va="center", fontsize=8)
+        ticks.append((y + (len(own) - 1) / 2, row["step"]))
+        y += len(own) + 0.8
+    axes.set_yticks([t[0] for t in ticks], [t[1] for t in ticks])
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.set_xlim(low, high * (high / low) ** 0.18)  # room for the numbers
+    axes.set_xlabel("MB of text a second (x: times one core)")
+    sample, machine = result["sample"], result["machine"]
+    verdict = "all arrays equal" if result["equal"] else f"{len(result['differences'])} ARRAYS DIFFER"
+    title = f"{sample['documents']:,} documents, {sample['bytes'] / 1e6:,.1f} MB; {verdict}\n{machine['cpu']}"
+    axes.set_title(title + (f", {machine['gpu']}" if machine["gpu"] else ""), fontsize=9, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    handles = [axes.barh(0, 0, color=_COLOURS[w]) for w in ways]
+    figure.legend(
+        handles, [_label(w, machine) for w in ways], loc="outside lower center", ncols=len(ways), frameon=False
+    )
+    figure.savefig(path, dpi=130)
+
+
+def _digits(value: float) -> str:
+    """Three digits of a small number, all before the point of a large one."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _label(way: str, machine: dict[str, Any]) -> str:
+    return f"all {machine['cores']} cores" if way == "all cores" else way
+
+
+def machine_facts(workers: int, device: Device | None) -> dict[str, Any]:
+    """What the numbers were measured on."""
+    gpu = None
+    if device is not None:
+        cuda = getattr(device.xp, "cuda", None)
+        gpu = "emulated" if cuda is None else cuda.runtime.getDeviceProperties(0)["name"].decode()
+    return {
+        "cpu": _cpu_name(),
+        "cores": workers,
+        "gpu": gpu,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **versions(("numpy", "numba", "cupy-cuda13x", "cudf-cu13")),
+    }
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return " ".join(line.partition(":")[2].split())
+    return platform.processor() or platform.machine()

@@ -1,0 +1,378 @@
+"""gpu-curate doctor: honest where there is no GPU, and never silent or stuck where something is broken."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import reference
+import xxhash
+from cudasim.device import StrictModule, emulated
+from cudasim.module import EmulatedModule, available
+from ops.text_stats_reference import reference as stats_reference
+from typer.testing import CliRunner
+
+from gpu_curate import backend, cli, doctor
+from gpu_curate.gpu_runtime import source
+from gpu_curate.ops.text_stats import NAMES
+
+emulator = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
+
+
+def only(monkeypatch, *probes: str, seconds: float | None = None) -> None:
+    """Leave a few of the probes, with another time limit."""
+    kept = {n: doctor.PROBES[n] for n in probes}
+    if seconds is not None:
+        kept = {n: p._replace(seconds=seconds) for n, p in kept.items()}
+    monkeypatch.setattr(doctor, "PROBES", kept)
+
+
+def named(facts, name):
+    (check,) = [c for c in facts["checks"] if c["name"] == name]
+    return check
+
+
+# ---------------------------------------------------------------------------------------------------------- the whole
+
+
+def test_a_machine_without_a_gpu_is_usable_and_says_what_is_missing(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    done = CliRunner().invoke(cli.app, ["doctor", "--json"])
+    facts = json.loads(done.stdout)
+    assert done.exit_code == 0, [c for c in facts["checks"] if c["status"] == "failed"]
+    assert facts["usable"]
+    assert not facts["gpu_usable"]
+    hidden = named(facts, "CUDA_VISIBLE_DEVICES")
+    assert (hidden["status"], hidden["for_gpu"]) == ("missing", True)
+    assert "is empty" in named(facts, "kernels")["detail"]
+    self_tests = [c["name"] for c in facts["checks"] if c["group"] == "self-test, CPU" and c["status"] == "ok"]
+    assert self_tests == list(doctor.GOLDEN)
+    assert "numpy" in named(facts, "required")["detail"]
+    assert "probe texts" in named(facts, "gigatoken")["detail"]
+    assert all(c["remedy"] for c in facts["checks"] if c["status"] != "ok")
+    groups = [c["group"] for c in facts["checks"]]
+    assert groups == sorted(groups, key=doctor.GROUPS.index)
+
+
+def test_what_the_gpu_path_lacks_fails_when_it_is_required(monkeypatch):
+    if backend.probe_devices()[0]:
+        pytest.skip("this machine has a CUDA device")
+    only(monkeypatch, "driver", "kernels")
+    assert CliRunner().invoke(cli.app, ["doctor"]).exit_code == 0
+    done = CliRunner().invoke(cli.app, ["doctor", "--gpu"])
+    assert done.exit_code == 1
+    assert "FAILED: " in done.output
+    assert "GPU path: not usable: " in done.output
+    assert "-> install the NVIDIA driver" in done.output or "libcuda" not in done.output
+
+
+def test_a_probe_that_hangs_crashes_or_dies_is_a_line(monkeypatch, tmp_path):
+    only(monkeypatch, "nvml", seconds=20)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.syspath_prepend(tmp_path)
+    for body, said in [
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "killed by SIGSEGV"),
+        ("import sys\nsys.exit(7)", "exit status 7"),
+        ("raise RuntimeError('no good')", "exit status 1: RuntimeError: no good"),
+    ]:
+        (tmp_path / "pynvml.py").write_text(body)
+        check = named(doctor.diagnose(), "NVML")
+        assert check["status"] == "failed"
+        assert said in check["detail"]
+        assert check["remedy"]
+    # the process, and what it started that keeps its output open, is ended at the limit
+    (tmp_path / "pynvml.py").write_text(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\n"
+        "time.sleep(600)\n"
+    )
+    only(monkeypatch, "nvml", seconds=6)
+    assert named(doctor.diagnose(), "NVML")["detail"] == "no answer within 6 s"
+    import psutil
+
+    pid = int((tmp_path / "pid").read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_full_disk_or_a_folder_that_cannot_be_written_is_said(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "PROBES", {})
+    assert named(doctor.diagnose(folder=tmp_path), "disk")["status"] == "ok"
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000, total=1 << 40))
+    assert named(doctor.diagnose(folder=tmp_path), "disk")["status"] == "failed"
+    monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
+    assert "not writable" in named(doctor.diagnose(folder=tmp_path), "disk")["detail"]
+
+
+# ----------------------------------------------------------------------------------------------------------- self-test
+
+
+def test_the_stored_results_are_those_of_the_definitions(monkeypatch):
+    monkeypatch.setattr(reference, "shingles", functools.cache(reference.shingles))  # else made anew for every row
+    text = doctor.self_test_column()
+    documents = [text.raw(i) for i in range(len(text))]
+    some = list(dict.fromkeys(documents))  # each stands there four times; the definitions are slow
+    places = [some.index(d) for d in documents]
+    words = [reference.word_hashes(d) for d in some]
+    words = [words[i] for i in places]
+    rows = {f: [reference.signature(d, family=f) for d in some] for f in ("affine", "fmix64")}
+    rows = {f: [of_some[i] for i in places] for f, of_some in rows.items()}
+    bands = [reference.band_hashes(r) for r in rows["affine"]]
+    valid = [bool(w) for w in words]
+    edges = [reference.band_edges([b[k] for b in bands], valid) for k in range(14)]
+    labels = reference.components(len(documents), [e for of_band in edges for e in of_band])
+    hits = reference.contamination(some, documents[:2], 13, False)
+    hits = [hits[i] for i in places]
+    digests = [xxhash.xxh3_128_intdigest(d) for d in documents]
+    stats = [stats_reference(d) for d in documents]
+    ends = np.cumsum([0, *map(len, words)])
+    expected = {
+        "content_hash": (np.array([(h >> 64, h & (1 << 64) - 1) for h in digests], np.uint64),),
+        "words": (np.array([h for w in words for h in w], np.uint64), ends),
+        "minhash fmix64": (np.array(rows["fmix64"], np.uint32),),
+        "minhash affine": (np.array(rows["affine"], np.uint32),),
+        "bands": (np.array(bands, np.uint64).T.copy(),),
+        "band_edges": tuple(np.array(edges[0], np.int64).T.copy()),
+        "components": (np.array(labels, np.int64),),
+        "ngrams": (
+            np.array([share for _, share, _ in hits], np.float32),
+            np.array([item for _, _, item in hits], np.int64),
+            np.array([len(own) for own, _, _ in hits], np.int32),
+        ),
+        "text_stats": tuple(np.array([s[name] for s in stats], np.int32) for name in NAMES),
+    }
+    assert {op: doctor.fingerprint(arrays) for op, arrays in expected.items()} == doctor.GOLDEN
+    assert len(edges[0]) > 10  # the column has candidate pairs, or the ops on them would be tested on nothing
+    assert len(set(labels)) < len(labels)
+
+
+def test_a_wrong_result_of_the_cpu_is_failed_with_its_op(monkeypatch):
+    monkeypatch.setattr(doctor, "GOLDEN", {**doctor.GOLDEN, "bands": "0" * 16})
+    checks = {c.name: c for c in doctor.PROBES["cpu"].run()}
+    assert [n for n, c in checks.items() if c.status == "failed"] == ["bands"]
+    assert "instead of 0000" in checks["bands"].detail
+
+
+def test_numba_without_a_place_for_its_cache_has_its_own_remedy(monkeypatch):
+    def refuse():
+        raise RuntimeError("cannot cache function 'f': no locator available for file 'x.py'")
+        yield
+
+    monkeypatch.setattr(doctor, "cpu_results", refuse)
+    (check,) = doctor.PROBES["cpu"].run()
+    assert check.status == "failed"
+    assert "NUMBA_CACHE_DIR" in check.remedy
+
+
+@emulator
+def test_every_kernel_is_tested_and_a_broken_one_is_named():
+    checks = doctor.kernel_checks(emulated())
+    assert {c.status for c in checks} == {"ok"}
+    assert all(c.for_gpu for c in checks)
+    assert {"words", "bands", "band_edges", "content_hash", "ngrams", "text_stats"} <= {c.name for c in checks}
+    device = emulated()
+
+    def load(code, name, defines):
+        wrong = code.replace("u64 h = band + 1;", "u64 h = band;")
+        return (
+            StrictModule(EmulatedModule(wrong, name, defines))
+            if name == "bands.cu"
+            else device.load(code, name, defines)
+        )
+
+    checks = doctor.kernel_checks(replace(device, load=load))
+    assert {c.name for c in checks if c.status == "failed"} >= {"bands"}
+    assert "u64 h = band + 1;" in source("bands")
+
+
+@emulator
+def test_a_kernel_that_does_not_load_is_failed_not_raised():
+    def load(code, name, defines):
+        raise RuntimeError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
+
+    (check,) = doctor.kernel_checks(replace(emulated(), load=load))
+    assert check.status == "failed"
+    assert "UNSUPPORTED_PTX" in check.detail
+
+
+# --------------------------------------------------------------------------------------------------------- the probes
+
+
+class NvmlError(Exception):
+    pass
+
+
+class NvmlMissing(NvmlError):
+    pass
+
+
+def nvml(free: int, processes: list[tuple[int, int | None]], **more):
+    def fail(*_):
+        raise NvmlError("unknown")
+
+    return SimpleNamespace(
+        NVMLError=NvmlError,
+        NVMLError_LibraryNotFound=NvmlMissing,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlSystemGetDriverVersion=lambda: b"580.95.05",
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda i: i,
+        nvmlDeviceGetName=lambda h: "NVIDIA H200",
+        nvmlDeviceGetMemoryInfo=lambda h: SimpleNamespace(free=free, total=150_000_000_000),
+        nvmlDeviceGetComputeRunningProcesses=lambda h: [SimpleNamespace(pid=p, usedGpuMemory=u) for p, u in processes],
+        nvmlSystemGetProcessName=fail,
+        **more,
+    )
+
+
+def test_a_device_tells_its_memory_and_who_holds_it(monkeypatch):
+    import os
+
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(90_000_000_000, [(os.getpid(), 60_000_000_000), (2**22 + 1, None)]))
+    driver, device = doctor.PROBES["nvml"].run()
+    assert (driver.status, driver.detail) == ("ok", "driver 580.95.05")
+    assert device.status == "ok"
+    assert device.detail.startswith("NVIDIA H200, 90.0 GB of 150.0 GB free; held by ")
+    assert f"{os.getpid()} (" in device.detail
+    assert "60.0 GB" in device.detail
+    assert f"{2**22 + 1} (unknown, perhaps in another container)" in device.detail
+
+
+def test_a_full_device_is_not_usable_now(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(1000, [(1, 149_000_000_000)]))
+    _, device = doctor.PROBES["nvml"].run()
+    assert device.status == "missing"
+    assert "CUDA_VISIBLE_DEVICES" in device.remedy
+
+
+def test_nvml_without_a_driver_is_missing_and_with_a_wrong_one_failed(monkeypatch):
+    def broken(error):
+        def fail():
+            raise error("driver/library version mismatch")
+
+        return SimpleNamespace(**{**vars(nvml(0, [])), "nvmlInit": fail})
+
+    monkeypatch.setitem(sys.modules, "pynvml", broken(NvmlMissing))
+    assert doctor.PROBES["nvml"].run()[0].status == "missing"
+    monkeypatch.setitem(sys.modules, "pynvml", broken(NvmlError))
+    (check,) = doctor.PROBES["nvml"].run()
+    assert check.status == "failed"
+    assert "restart" in check.remedy
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert doctor.PROBES["nvml"].run()[0].remedy.startswith("pip install nvidia-ml-py")
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "devices", "outcome", "said"),
+    [
+        (13000, 0, 2, "ok", "CUDA 13.0, 2 devices visible"),
+        (13010, 0, 1, "ok", "CUDA 13.1, 1 device visible"),
+        (13000, 100, 0, "missing", "no device"),
+        (12040, 0, 1, "missing", "CUDA 12.4: too old"),
+        (13000, 803, 0, "failed", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"),
+    ],
+)
+def test_the_driver_is_asked_without_cupy(monkeypatch, version, status, devices, outcome, said):
+    def put(value):
+        def fill(pointer):
+            pointer._obj.value = value
+            return 0
+
+        return fill
+
+    def error_name(number, pointer):
+        pointer._obj.value = b"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
+
+    library = SimpleNamespace(
+        cuInit=lambda flags: status,
+        cuDriverGetVersion=put(version),
+        cuDeviceGetCount=put(devices),
+        cuGetErrorName=error_name,
+    )
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    (check,) = doctor.PROBES["driver"].run()
+    assert (check.status, check.for_gpu) == (outcome, True)
+    assert said in check.detail
+    assert (check.remedy is None) == (outcome == "ok")
+
+
+@pytest.mark.parametrize("name", ["cupy", "cudf", "nemo_curator"])
+def test_an_installed_library_that_cannot_be_imported_is_failed(monkeypatch, tmp_path, name):
+    if name in sys.modules:
+        pytest.skip(f"{name} is loaded")
+    (tmp_path / f"{name}.py").write_text("raise ImportError('libcublas.so.13: cannot open shared object file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    probe = {"nemo_curator": "curator"}.get(name, name)
+    check = doctor.PROBES[probe].run()[0]
+    assert check.status == "failed"
+    assert "libcublas.so.13" in check.detail
+    assert "pip install" in check.remedy
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        ("no CUDA device: libcuda.so.1 not found", "missing"),
+        ("CUDA_VISIBLE_DEVICES is empty", "missing"),
+        ("CUDARuntimeError: cudaErrorNoDevice: no CUDA-capable device is detected", "missing"),
+        ("OutOfMemoryError: Out of memory allocating 512 bytes", "missing"),
+        ("CUDARuntimeError: cudaErrorInsufficientDriver: driver version is insufficient", "failed"),
+    ],
+)
+def test_cupy_without_a_usable_device_is_missing_and_with_a_wrong_driver_failed(monkeypatch, reason, status):
+    runtime = SimpleNamespace(runtimeGetVersion=lambda: 13010)
+    cuda = SimpleNamespace(runtime=runtime, nvrtc=SimpleNamespace(getVersion=lambda: (13, 1)))
+    fake = SimpleNamespace(__version__="14.2.0", cuda=cuda, __spec__=SimpleNamespace(name="cupy"))
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setattr(backend, "probe_devices", lambda: ([], reason))
+    (check,) = doctor.PROBES["cupy"].run()
+    assert check.status == status
+    assert check.detail == f"14.2.0, CUDA runtime 13.1, NVRTC 13.1; {reason}"
+
+
+def test_a_library_that_is_absent_or_of_another_version_is_failed_with_the_command(monkeypatch):
+    monkeypatch.setattr(doctor, "requirements", lambda: ["numpy<1", "no-such-library>=1", "scipy>=1"])
+    ok, numpy, absent = doctor.PROBES["libraries"].run()
+    assert (ok.status, ok.detail.split()[0]) == ("ok", "scipy")
+    assert (numpy.status, numpy.remedy) == ("failed", "pip install 'numpy<1'")
+    assert (absent.status, absent.remedy) == ("failed", "pip install 'no-such-library>=1'")
+
+
+def test_requirements_are_those_of_the_project():
+    names = {r.split(">")[0].split("=")[0] for r in doctor.requirements()}
+    assert {"numpy", "numba", "pyarrow", "gigatoken"} <= names
+
+
+def test_a_tokenizer_library_that_gives_other_ids_is_failed(monkeypatch):
+    from gpu_curate import tokenizer
+
+    right, bounded = tokenizer._OPENERS["gigatoken"]
+
+    def wrong(encoder):
+        encode = right(encoder)
+        return lambda texts: (lambda ids, lens: (ids ^ 1, lens))(*encode(texts))
+
+    monkeypatch.setitem(tokenizer._OPENERS, "gigatoken", (wrong, bounded))
+    tokenizer._backend.cache_clear()
+    checks = {c.name: c for c in doctor.PROBES["tokenizers"].run()}
+    tokenizer._backend.cache_clear()
+    assert checks["gigatoken"].status == "failed"
+    assert checks["tokenizers"].status == "ok"
+
+
+def test_an_optional_part_is_missing_incomplete_or_there(monkeypatch):
+    part = doctor.Part("warc", ("json", "no_such_module"), "archives")
+    monkeypatch.setitem(doctor.PARTS, "WARC", part)
+    (check,) = doctor._part("WARC")
+    assert (check.status, check.detail) == ("missing", "incomplete: no_such_module not installed (archives)")
+    monkeypatch.setitem(doctor.PARTS, "WARC", part._replace(modules=("no_such_module",)))
+    assert doctor._part("WARC")[0].remedy == "pip install 'gpu_curate[warc]'"
+    monkeypatch.setitem(doctor.PARTS, "WARC", part._replace(modules=("json",)))
+    assert doctor._part("WARC")[0].status == "ok"
