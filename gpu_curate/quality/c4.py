@@ -8,6 +8,8 @@ tells how much of it C4 would have kept.
 Agrees with C4QualityFilter of datatrove 0.10.1 and its whitespace tokenizer's sentences.
 
 Deviates from it, on purpose:
+    edits       none: in datatrove's pipelines the filters after C4's judge what it has left of the text, here every family
+                judges the text as it is.
     lines       end at "\\n" only.
     citations   (`[1]`, `[edit]`, `[citation needed]`) are looked through at the end of a line only, with ASCII digits.
     phrases     ignore the case of ASCII letters only.

@@ -4,7 +4,8 @@ Source: Rae et al. 2021, arXiv:2112.11446, section A.1.1 (quality; repetition wi
 Agrees with GopherQualityFilter and GopherRepetitionFilter of datatrove 0.10.1 when those split words at white space.
 
 Deviates from them, on purpose:
-    words       are runs without white space; datatrove's English default (spaCy) also splits off punctuation.
+    words       are runs without white space; datatrove's English default (spaCy) also splits off punctuation,
+                and so drops a fifth of web pages as having too few words with a letter (measured in scripts/bench/LOG.md).
     lines       end at "\\n" only, not at "\\r", form feeds or U+2028 (gopher_quality).
     no text     A document without words is dropped by every family. datatrove's repetition filter keeps one of spaces.
     blank       lines and paragraphs (spaces only) are no duplicates and are not counted in the number of lines or

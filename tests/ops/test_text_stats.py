@@ -54,6 +54,11 @@ def assert_equal_to_reference(documents: list[bytes]) -> None:
 @example([b""])
 @example([b"\n", b"\n\n\n", b" ", b"\xe2\x80", b"\xa8 a"])  # a space's bytes shared by two documents are no space
 @example([b"  \n a b\n\n a b \n\n", b"a b\n\na b"])  # spaces around the text belong to no paragraph
+@example([b"\xed\xa0\x80 a \xf4\x90\x80\x80 \xe0\x81\x81 \xf0\x80\x81\x81 \xc1\x81 \xf5\x80\x80\x80"])  # symbols, all
+@example([b"trails off..", b".", b"..", b".. on"])  # nor are the dots of two documents an ellipsis
+@example([b"a b\nc d\n\na b\nc d\n\n\na b\nc d", b" a\nb \n\n a\nb "])
+@example([b"It is " + b"x" * 1000 + b".", b"It is " + b"x" * 1001 + b".", "It is {}.".format("é" * 1000).encode()])
+@example([b"This is cited.[1][edit][citation needed]", b"This is not. [1]", b"Nor is this.[a]", b"[1]", b"a b c[12]."])
 @example([b"I met J. R. Smith. He left for the U.S. in May. Bye J.", b'He said "no." "Why?" she asked.'])
 def test_equals_the_definition(documents):
     assert_equal_to_reference(documents)
