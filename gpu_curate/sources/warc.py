@@ -80,7 +80,7 @@ class WarcReader:
         self._how = Extraction(source.extractor, source.favor, source.fallback, limits)
         for module in (source.extractor, "chardetng_py", "brotli", "lz4"):
             if importlib.util.find_spec(module) is None:
-                raise ConfigError(f"source {source.name}: {module} is not installed", 'pip install "gpu_curate[web]"')
+                raise ConfigError(f"source {source.name}: {module} is not installed", 'pip install "gpu_curate[warc]"')
         for key in ("url_blocklist", "domain_blocklist"):
             for path in getattr(source, key):
                 if not os.path.isfile(path):

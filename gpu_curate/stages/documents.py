@@ -156,7 +156,7 @@ class Documents(Stage):
 
     def libraries(self, config: Config) -> tuple[str, ...]:
         by_type = {
-            "warc": ("fastwarc", "trafilatura", "resiliparse"),
+            "warc": ("trafilatura", "lxml", "resiliparse", "chardetng-py"),
             "parquet": ("pyarrow",),
             "huggingface": ("pyarrow",),
         }
