@@ -30,18 +30,24 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
 
+_SAME_BYTES = {"gpu.py", "kernels.cu", "common.cu", "plain.py"}  # GPU twins and a peer: the same bytes, or wrong
+
+
 @functools.cache
 def code_digest(names: tuple[str, ...]) -> str:
-    """Hash of the Python source of modules and packages below gpu_curate ("ops.words", "stages.tokens").
+    """Hash of modules, packages and data files below gpu_curate ("ops.words", "stages.tokens", "text.charsets").
 
-    GPU twins, kernels and the plain NumPy peer are left out: they give the same bytes or are wrong.
+    A package stands for all its files, a module for the files of its name: wikitext.py and wikitext.yaml.
     """
     state = hashlib.sha256()
-    for name in sorted(names):
+    for name in sorted(set(names)):
         path = _PACKAGE / name.replace(".", "/")
-        files = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+        files = sorted(
+            p for p in (path.rglob("*") if path.is_dir() else path.parent.glob(f"{path.name}.*")) if p.is_file()
+        )
+        assert files, f"{name}: no such module"
         for file in files:
-            if file.name not in ("gpu.py", "plain.py"):
+            if file.name not in _SAME_BYTES and "__pycache__" not in file.parts:
                 state.update(str(file.relative_to(_PACKAGE)).encode() + b"\0" + file.read_bytes() + b"\0")
     return state.hexdigest()[:DIGITS]
 

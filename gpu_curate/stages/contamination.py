@@ -25,7 +25,14 @@ class Contamination(Stage):
 
     name: ClassVar[str] = "contamination"
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = ("stages.contamination", "ops.words", "ops.ngrams")
+    code: ClassVar[tuple[str, ...]] = (
+        "stages.contamination",
+        "ops.words",
+        "ops.ngrams",
+        "ops.minhash",
+        "ops.simd",
+        "ops.mix",
+    )
     on_device: ClassVar[bool] = True
 
     def active(self, config: Config) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -138,6 +139,8 @@ class Documents(Stage):
         "text.swar",
         "text.wikitext",
         "text.html",
+        "text.html_scan",
+        "text.charsets",
     )
 
     def settings(self, config: Config) -> Any:
@@ -152,6 +155,9 @@ class Documents(Stage):
             "pii": config.pii.model_dump(),
             "partition_bytes": config.run.partition_bytes,
             "strict": config.run.strict,
+            "unicode": unicodedata.unidata_version
+            if config.normalize is not None
+            else None,  # the normal forms' tables
         }
 
     def libraries(self, config: Config) -> tuple[str, ...]:

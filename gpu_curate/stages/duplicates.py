@@ -54,7 +54,14 @@ class Duplicates(Stage):
     """
 
     name: ClassVar[str] = "duplicates"
-    code: ClassVar[tuple[str, ...]] = ("stages.duplicates", "ops.components", "ops.minhash", "ops.words", "ops.mix")
+    code: ClassVar[tuple[str, ...]] = (
+        "stages.duplicates",
+        "ops.components",
+        "ops.minhash",
+        "ops.words",
+        "ops.simd",
+        "ops.mix",
+    )
     on_device: ClassVar[bool] = True
 
     def active(self, config: Config) -> bool:

@@ -43,7 +43,7 @@ class References(Stage):
     """
 
     name: ClassVar[str] = "references"
-    code: ClassVar[tuple[str, ...]] = ("stages.references", "text.normalize", "sources")
+    code: ClassVar[tuple[str, ...]] = ("stages.references", "text.normalize", "text.swar", "sources")
 
     def active(self, config: Config) -> bool:
         return bool(config.references)

@@ -23,7 +23,17 @@ class Scores(Stage):
 
     name: ClassVar[str] = "scores"
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = ("stages.scores", "ops.text_stats", "quality", "text.language")
+    code: ClassVar[tuple[str, ...]] = (
+        "stages.scores",
+        "ops.text_stats",
+        "ops.simd",
+        "ops.mix",
+        "quality",
+        "text.language",
+        "text.languages",
+        "text.normalize",
+        "text.swar",
+    )
     on_device: ClassVar[bool] = True
 
     def libraries(self, config: Config) -> tuple[str, ...]:

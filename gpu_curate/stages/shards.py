@@ -49,7 +49,7 @@ class Shards(Stage):
     """
 
     name: ClassVar[str] = "shards"
-    code: ClassVar[tuple[str, ...]] = ("stages.shards", "formats")
+    code: ClassVar[tuple[str, ...]] = ("stages.shards", "formats", "ops.mix")
 
     def reads(self, config: Config) -> tuple[str, ...]:
         boxes = ["documents", "decisions", "tokens", "signatures"]

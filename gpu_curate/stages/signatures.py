@@ -32,7 +32,15 @@ class Signatures(Stage):
 
     name: ClassVar[str] = "signatures"
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = ("stages.signatures", "ops.words", "ops.minhash", "ops.bands", "ops.content_hash")
+    code: ClassVar[tuple[str, ...]] = (
+        "stages.signatures",
+        "ops.words",
+        "ops.minhash",
+        "ops.bands",
+        "ops.content_hash",
+        "ops.simd",
+        "ops.mix",
+    )
     on_device: ClassVar[bool] = True
 
     def settings(self, config: Config) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from gpu_curate.jit import njit
 
 # What each element means for nesting, one word: flags, end priority << 4, class << 8, classes that it ends << 17.
 _INLINE_FLAG, _RAW_FLAG, _VOID_FLAG = 2, 4, 8
@@ -59,7 +60,7 @@ def _elements() -> tuple[np.ndarray, np.ndarray]:
 _NAMES, _WORDS = _elements()
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _word(h, names, words):  # type: ignore[no-untyped-def]
     low, high = 0, len(names)
     while low < high:
@@ -71,7 +72,7 @@ def _word(h, names, words):  # type: ignore[no-untyped-def]
     return words[low] if low < len(names) and names[low] == h else 0
 
 
-@njit(nogil=True, cache=True)
+@njit
 def _scan(b, max_depth, known, words):  # type: ignore[no-untyped-def]
     """Elements, greatest depth and longest inline run, in one pass; stops where max_depth is passed."""
     n = len(b)
