@@ -1,8 +1,8 @@
 """The CPU path and the GPU path over the same sample of a recipe's sources: equal arrays, and what each costs.
 
     sample      the first documents of every source, read and normalised once by the stages of a run
-    1 core      this process
-    all cores   a process a core, each on slices of the sample, all at the same time
+    1 core      this process, on one slice of the sample after the other
+    all cores   a process a core on the same slices, all at the same time
     NumPy       the plain definition of the signatures, on as much of the sample as takes a second or so
     GPU         text resident on the device; the copy there is a step of its own
 
@@ -20,6 +20,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,10 +45,11 @@ from gpu_curate.storage import write_json
 
 SAMPLE_BYTES = 64 << 20
 REPEATS = 3
-MIN_SECONDS = 0.2  # a shorter measurement is repeated
-SLICES_PER_CORE = 4
-NUMPY_BYTES = 4 << 20
+MIN_SECONDS = 0.03  # a shorter measurement is repeated
+SLICES_PER_CORE = 2
+NUMPY_BYTES = 2 << 20
 Arrays = dict[str, np.ndarray]
+Measured = tuple[dict[str, Arrays], dict[str, float]]  # step → arrays, step → seconds
 
 # step → what it does, in the order of the data flow
 STEPS = {
@@ -102,7 +104,7 @@ def compare(
         What compare.json holds: sample, machine, steps, differences, missing.
     Raises:
         ConfigError: as a run would, or the sample is empty.
-    Memory: about 12 times the sample.
+    Memory: 300 MB and 8 times the sample; on the device 10 times the sample or a partition, whichever is less.
     """
     missing = []
     if device is None:
@@ -132,11 +134,12 @@ def compare(
             differ.extend(differences(way, found, expected if n == len(text) else part, where))
 
         note("1 core")
-        expected, seconds = on_one_core(sample, text, scope_N)
+        parts = slices(text, scope_N, workers)
+        expected, seconds = on_one_core(sample, parts)
         add("1 core", expected, seconds, len(text), text.nbytes)
         if workers > 1:
             note(f"all {workers} cores")
-            add("all cores", *on_all_cores(sample, text, scope_N, workers), len(text), text.nbytes, workers)
+            add("all cores", *on_all_cores(sample, parts, workers), len(text), text.nbytes, workers)
         else:
             missing.append("all cores: one is all there is, or all that run.workers allows")
         if config.dedup.fuzzy is None:
@@ -325,41 +328,55 @@ def _least(run: Callable[[], Any], synchronize: Callable[[], None] = lambda: Non
     return result, least
 
 
-def on_one_core(sample: Sample, text: TextColumn, scope_N: np.ndarray) -> tuple[dict[str, Arrays], dict[str, float]]:
-    """Arrays and seconds of every step in this process."""
+def slices(text: TextColumn, scope_N: np.ndarray, workers: int) -> list[tuple[TextColumn, np.ndarray]]:
+    """The sample in SLICES_PER_CORE parts a core. One core and all cores measure the same ones: what fits a core's caches
+    is faster, and must be so for both."""
+    found = []
+    for start, stop in text.batches(max(1, -(-text.nbytes // (workers * SLICES_PER_CORE)))):
+        low, high = int(text.offsets[start]), int(text.offsets[stop])
+        part = TextColumn(text.chars[low:high], text.offsets[start : stop + 1] - low)
+        found.append((part, scope_N[start:stop]))
+    return found
+
+
+def _on_a_slice(sample: Sample, text: TextColumn, scope_N: np.ndarray) -> Measured:
+    """Arrays and seconds, in this process, of every step that a run does per partition."""
     made: dict[str, Arrays] = {}
     seconds = {}
     for step in sample.steps[1:]:
-        made[step], seconds[step] = _least(partial(run_step, step, sample.context, text, scope_N, made, None))
+        if step != "components":
+            made[step], seconds[step] = _least(partial(run_step, step, sample.context, text, scope_N, made, None))
     return made, seconds
 
 
-def _on_a_slice(sample: Sample, text: TextColumn, scope_N: np.ndarray) -> tuple[dict[str, Arrays], dict[str, float]]:
-    """What a worker does: every step that a run does per partition."""
-    steps = tuple(s for s in sample.steps if s != "components")
-    return on_one_core(sample._replace(steps=steps), text, scope_N)
+def on_one_core(sample: Sample, parts: list[tuple[TextColumn, np.ndarray]]) -> Measured:
+    """Arrays and seconds of every step in this process, slice after slice; components of the whole."""
+    made, seconds = _summed([_on_a_slice(sample, *part) for part in parts])
+    if "components" in sample.steps:
+        run = partial(run_step, "components", sample.context, None, None, made, None)
+        made["components"], seconds["components"] = _least(run)
+    return made, seconds
 
 
-def on_all_cores(
-    sample: Sample, text: TextColumn, scope_N: np.ndarray, workers: int
-) -> tuple[dict[str, Arrays], dict[str, float]]:
+def on_all_cores(sample: Sample, parts: list[tuple[TextColumn, np.ndarray]], workers: int) -> Measured:
     """Arrays and seconds with a process on every core. While a slice is measured the other processes measure theirs.
 
     Seconds are those of all slices together over the number of processes: none of them is ever idle in between.
     """
     engine = LocalEngine(workers, [])
-    step_bytes = -(-text.nbytes // (workers * SLICES_PER_CORE))
     try:
-        futures = []
-        for start, stop in text.batches(max(step_bytes, 1)):
-            low, high = int(text.offsets[start]), int(text.offsets[stop])
-            part = TextColumn(text.chars[low:high], text.offsets[start : stop + 1] - low)
-            futures.append(engine.submit("cpu", _on_a_slice, sample, part, scope_N[start:stop]))
-        results = [f.result() for f in futures]
+        futures = [engine.submit("cpu", _on_a_slice, sample, *part) for part in parts]
+        made, seconds = _summed([f.result() for f in futures])
+    except BrokenExecutor as e:
+        raise FatalError("a worker process died", "out of memory? try a smaller --max-bytes or fewer --workers") from e
     finally:
         engine.close(kill=True)
-    seconds = {step: sum(r[1][step] for r in results) / min(workers, len(results)) for step in results[0][1]}
-    return _joined([r[0] for r in results]), seconds
+    return made, {step: s / min(workers, len(parts)) for step, s in seconds.items()}
+
+
+def _summed(results: list[Measured]) -> Measured:
+    """Results and seconds of consecutive slices as those of the whole."""
+    return _joined([r[0] for r in results]), {step: sum(r[1][step] for r in results) for step in results[0][1]}
 
 
 def _joined(parts: list[dict[str, Arrays]]) -> dict[str, Arrays]:
@@ -374,33 +391,26 @@ def by_numpy(config: Config, text: TextColumn) -> tuple[int, int, dict[str, floa
     _, n = next(iter(text.batches(NUMPY_BYTES)))
     texts = [text.raw(i).decode() for i in range(n)]
     spec, bands = minhash_spec(config.dedup.fuzzy), band_spec(config.dedup.fuzzy)
-    start = time.perf_counter()
-    sig_NH = plain.signatures(texts, spec)
-    middle = time.perf_counter()
-    band_NB = plain.band_hashes(sig_NH, bands).T
-    seconds = {"signature": middle - start, "bands": time.perf_counter() - middle}
-    return n, int(text.offsets[n]), seconds, {"signature": {"sig_N": sig_NH}, "bands": {"band_N": band_NB}}
+    seconds = {}
+    sig_NH, seconds["signature"] = _least(partial(plain.signatures, texts, spec))
+    band_BN, seconds["bands"] = _least(partial(plain.band_hashes, sig_NH, bands))
+    return n, int(text.offsets[n]), seconds, {"signature": {"sig_N": sig_NH}, "bands": {"band_N": band_BN.T}}
 
 
-def on_device(
-    sample: Sample, text: TextColumn, scope_N: np.ndarray, device: Device
-) -> tuple[dict[str, Arrays], dict[str, float]]:
+def on_device(sample: Sample, text: TextColumn, scope_N: np.ndarray, device: Device) -> Measured:
     """Arrays, copied back to the host, and seconds of every step on the device, a partition at a time."""
     limit = sample.context.config.run.partition_bytes
     results = []
     for start, stop in text.batches(limit):
         results += _batch_on_device(sample, text.slice(start, stop), scope_N[start:stop], device)
-    made = _joined([r[0] for r in results])
-    seconds = {step: sum(r[1][step] for r in results) for step in results[0][1]}
+    made, seconds = _summed(results)
     if "components" in sample.steps:
         run = partial(run_step, "components", sample.context, text, scope_N, made, device)
         made["components"], seconds["components"] = _least(run, _synchronize(device))
     return made, seconds
 
 
-def _batch_on_device(
-    sample: Sample, text: TextColumn, scope_N: np.ndarray, device: Device
-) -> list[tuple[dict[str, Arrays], dict[str, float]]]:
+def _batch_on_device(sample: Sample, text: TextColumn, scope_N: np.ndarray, device: Device) -> list[Measured]:
     """The batch, or its halves where the device has too little memory for the whole."""
     synchronize = _synchronize(device)
     try:

@@ -275,7 +275,8 @@ def print_doctor(facts: dict[str, Any]) -> None:
 
 
 def print_compare(facts: dict[str, Any], folder: Path) -> None:
-    ways = list(dict.fromkeys(w for row in facts["steps"] for w in row["ways"]))
+    known = ("1 core", "all cores", "NumPy", "GPU", "NeMo Curator")
+    ways = [w for w in known if any(w in row["ways"] for row in facts["steps"])]
     others = [w for w in ways if w != "1 core"]
     speeds = _table("MB/s", *ways, *(f"{w} / 1 core" for w in others), *(["break-even"] if "GPU" in ways else []))
     documents = _table("documents/s", *ways)

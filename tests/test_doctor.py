@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.metadata
 import json
 import sys
+import tomllib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,6 +18,9 @@ import xxhash
 from cudasim.device import StrictModule, emulated
 from cudasim.module import EmulatedModule, available
 from ops.text_stats_reference import reference as stats_reference
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from places import ROOT
 from typer.testing import CliRunner
 
 from gpu_curate import backend, cli, doctor
@@ -130,7 +135,8 @@ def test_the_stored_results_are_those_of_the_definitions(monkeypatch):
     hits = reference.contamination(some, documents[:2], 13, False)
     hits = [hits[i] for i in places]
     digests = [xxhash.xxh3_128_intdigest(d) for d in documents]
-    stats = [stats_reference(d) for d in documents]
+    stats = [stats_reference(d) for d in some]
+    stats = [stats[i] for i in places]
     ends = np.cumsum([0, *map(len, words)])
     expected = {
         "content_hash": (np.array([(h >> 64, h & (1 << 64) - 1) for h in digests], np.uint64),),
@@ -365,6 +371,20 @@ def test_a_tokenizer_library_that_gives_other_ids_is_failed(monkeypatch):
     tokenizer._backend.cache_clear()
     assert checks["gigatoken"].status == "failed"
     assert checks["tokenizers"].status == "ok"
+
+
+@pytest.mark.parametrize("part", doctor.PARTS.values(), ids=lambda p: p.extra)
+def test_the_modules_of_a_part_are_what_its_extra_installs(part):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = {canonicalize_name(Requirement(r).name) for r in extras[part.extra]}
+    by_module = importlib.metadata.packages_distributions()
+    absent = [m for m in part.modules if m not in by_module]
+    if absent:
+        pytest.skip(f"{', '.join(absent)} not installed")
+    got = {canonicalize_name(d) for m in part.modules for d in by_module[m]}
+    if part.extra == "http":  # aiohttp is what fsspec's own extra adds
+        wanted = {"aiohttp"}
+    assert got == wanted
 
 
 def test_an_optional_part_is_missing_incomplete_or_there(monkeypatch):
