@@ -1,0 +1,17 @@
+#!/bin/sh
+# The commands of gpu-curate need not be preceded by its name; anything else is run as it is.
+set -eu
+
+case "${1:---help}" in
+  run | compare)
+    if [ -d runs ] && [ ! -w runs ]; then
+      echo "error: $PWD/runs cannot be written by user $(id -u): make the folder before Docker does (as root)," \
+        "or give its owner with --user" >&2
+      exit 2
+    fi
+    exec gpu-curate "$@"
+    ;;
+  plan | status | doctor | shards | tokenizer) exec gpu-curate "$@" ;;
+  -*) exec gpu-curate "${@:---help}" ;;
+esac
+exec "$@"
