@@ -119,6 +119,7 @@ def diagnose(gpu: bool = False, folder: Path = Path(".")) -> dict[str, Any]:
 def _in_process(probe: str) -> list[Check]:
     """The checks of a probe, or one that says how its process ended."""
     group, name, _, seconds = PROBES[probe]
+    for_gpu = probe in ("driver", "cupy", "kernels")
     path = os.pathsep.join(p for p in [str(Path(__file__).parents[1]), *sys.path] if p)
     env = {**os.environ, "PYTHONPATH": path, "NO_VCS_VERSION": "1"}  # NeMo Curator runs git when imported
     with (
@@ -146,7 +147,9 @@ def _in_process(probe: str) -> list[Check]:
                 return [Check(**c) for c in json.loads(line.removeprefix(MARK))]
         said = err.read().decode(errors="replace").strip().splitlines()
     how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-    return [Check(group, name, "failed", f"{how}: {said[-1][:300] if said else 'it said nothing'}", _REINSTALL)]
+    return [
+        Check(group, name, "failed", f"{how}: {said[-1][:300] if said else 'it said nothing'}", _REINSTALL, for_gpu)
+    ]
 
 
 _REINSTALL = "reinstall: pip install --force-reinstall gpu_curate"

@@ -106,6 +106,16 @@ def test_a_probe_that_hangs_crashes_or_dies_is_a_line(monkeypatch, tmp_path):
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+def test_a_crash_on_the_device_leaves_no_usable_gpu_path(monkeypatch, tmp_path):
+    (tmp_path / "cupy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    only(monkeypatch, "cupy")
+    facts = doctor.diagnose()
+    assert (facts["usable"], facts["gpu_usable"]) == (False, False)
+    assert "killed by SIGSEGV" in named(facts, "CuPy")["detail"]
+
+
 def test_a_full_disk_or_a_folder_that_cannot_be_written_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "PROBES", {})
     assert named(doctor.diagnose(folder=tmp_path), "disk")["status"] == "ok"
