@@ -133,9 +133,8 @@ def _in_process(probe: str) -> list[Check]:
         try:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            return [
-                Check(group, name, "failed", f"no answer within {seconds:.0f} s", _HANGS.get(probe, "run it again"))
-            ]
+            remedy = _HANGS.get(probe, "run it again")
+            return [Check(group, name, "failed", f"no answer within {seconds:.0f} s", remedy, for_gpu)]
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)  # with all that it started
