@@ -6,8 +6,10 @@ models. Unknown keys are errors. `None` (YAML `null`) switches a thing off; `0.0
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,9 +20,16 @@ from gpu_curate.errors import ConfigError
 
 
 class Section(BaseModel):
-    """A section of the config: unknown keys are errors, values do not change after loading."""
+    """A section of the config: unknown keys are errors, values do not change after loading.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    A number is a number and a switch is a switch: "64" and true are no integers, and infinity is no weight.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+MAX_SEED = (1 << 64) - 1  # seeds are one 64-bit state
+MAX_TOKENS = 10**15  # more than any corpus has; float64 sums of counts are exact up to 9e15
 
 
 # ---------------------------------------------------------------------------------------------------------- sources
@@ -43,7 +52,7 @@ class SourceBase(Section):
     max_documents: int | None = Field(None, ge=0, description="read at most so many records, in file order")
     max_bytes: int | None = Field(None, ge=0, description="stop after the record that passes so many bytes of text")
     weight: float | None = Field(None, gt=0, description="share of the mixture; see `shards.mixture_tokens`")
-    tokens: int | None = Field(None, gt=0, description="tokens of this source wanted in the shards")
+    tokens: int | None = Field(None, gt=0, le=MAX_TOKENS, description="tokens of this source wanted in the shards")
     storage_options: dict[str, Any] = Field({}, description="passed to fsspec (keys, endpoints)")
     content_fingerprint: bool = Field(False, description="fingerprint files by content, not by size and mtime")
 
@@ -73,6 +82,19 @@ class TextSource(SourceBase):
     type: Literal["text"]
     encoding: str = Field("utf-8", description="of the files; a file that does not decode is rejected")
     max_file_bytes: int = Field(64 << 20, gt=0, description="a larger file is rejected")
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_text_encoding(cls, encoding: str) -> str:
+        try:
+            known = codecs.lookup(
+                encoding
+            )._is_text_encoding  # what bytes.decode asks: base64 is a codec, not an encoding
+        except (LookupError, ValueError, UnicodeError):
+            known = False
+        if not known:
+            raise ValueError("not a text encoding of Python (utf-8, latin-1, shift_jis, ...)")
+        return encoding
 
 
 class WikipediaSource(SourceBase):
@@ -319,10 +341,10 @@ class Fuzzy(Section):
     """MinHash LSH: two documents of shingle Jaccard similarity s share a bucket with probability 1-(1-s^rows)^bands."""
 
     shingle_words: int = Field(5, ge=1, le=32, description="words per shingle")
-    num_bands: int = Field(14, ge=1, description="bands; FineWeb, section 3.4")
-    rows_per_band: int = Field(8, ge=1, description="signature rows per band")
+    num_bands: int = Field(14, ge=1, le=4096, description="bands; FineWeb, section 3.4")
+    rows_per_band: int = Field(8, ge=1, le=4096, description="signature rows per band")
     num_hashes: int | None = Field(None, ge=1, description="num_bands x rows_per_band; may be given as a check")
-    seed: int = Field(42, ge=0, description="of the permutations and the survivor rule")
+    seed: int = Field(42, ge=0, le=MAX_SEED, description="of the permutations and the survivor rule")
     family: Literal["affine", "fmix64"] = Field("affine", description="permutation family")
     scope: Literal["global", "group"] = Field("global", description="`group`: only within a source's group_column")
     verify: Literal["none", "signature", "exact"] = Field("none", description="check of a candidate pair")
@@ -401,10 +423,10 @@ class Shards(Section):
 
     format: Literal["llmc", "nanogpt", "megatron"] = Field("llmc", description="file format of the shards")
     tokens_per_shard: int = Field(100_000_000, ge=1, lt=1 << 31, description="the last shard may be shorter")
-    shuffle_seed: int = Field(1337, ge=0, description="of the content-keyed shuffle")
+    shuffle_seed: int = Field(1337, ge=0, le=MAX_SEED, description="of the content-keyed shuffle")
     validation: Validation = Field(Validation(), description="held-out split")
-    mixture_tokens: int | None = Field(None, gt=0, description="tokens in all that `weight`s share out")
-    max_epochs: float = Field(4.0, gt=0, description="most times a source may be repeated to reach its share")
+    mixture_tokens: int | None = Field(None, gt=0, le=MAX_TOKENS, description="tokens in all that `weight`s share out")
+    max_epochs: float = Field(4.0, gt=0, le=1000, description="most times a source may be repeated to reach its share")
 
 
 class Run(Section):
@@ -417,6 +439,10 @@ class Run(Section):
     workers: int | None = Field(None, ge=1, description="worker processes; null: one per core")
     partition_bytes: int = Field(268_435_456, ge=1 << 16, description="bytes of text per partition")
     strict: bool = Field(False, description="a rejected record stops the run")
+
+
+# Columns that documents/ and documents.parquet have of themselves, so no `keep_columns` may bring one of these names.
+COLUMNS = ("doc_id", "text", "source", "path", "row", "group", "split", "position", "tokens")
 
 
 class Config(Section):
@@ -438,6 +464,13 @@ class Config(Section):
     @classmethod
     def _unique_sources(cls, sources: list[SourceBase]) -> list[SourceBase]:
         _unique("sources", [s.name for s in sources])
+        for source in sources:
+            taken = [c for c in source.keep_columns if c in COLUMNS]
+            if taken:
+                raise ValueError(
+                    f"{source.name}.keep_columns: {taken[0]!r} is a column that every document has ({', '.join(COLUMNS)}); "
+                    "leave it out, or rename it in the source"
+                )
         return sources
 
     @field_validator("references")
@@ -472,17 +505,78 @@ def _unique(key: str, names: list[str]) -> None:
 # ---------------------------------------------------------------------------------------------------------- loading
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as PyYAML reads it, but a key given twice is an error, `on`/`off` included."""
+_MERGE = "tag:yaml.org,2002:merge"
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 as PyYAML reads it, but a key given twice is an error (`on` and `yes` are one key), and 1e-3 is a number."""
+
+    def get_single_node(self) -> yaml.Node:
+        """The document's nodes, with their own keys checked before `<<` merges others in, which they may override."""
+        root = super().get_single_node()
+        seen: set[int] = set()
+        waiting = [] if root is None else [root]
+        while waiting:
+            node = waiting.pop()
+            if id(node) in seen or isinstance(node, yaml.ScalarNode):
+                continue
+            seen.add(id(node))
+            if isinstance(node, yaml.MappingNode):
+                self._check_keys(node)
+                waiting += [value for _, value in node.value]
+            else:
+                waiting += node.value
+        return root
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Put what `<<` names before a mapping's own pairs, the first of a list last: the last of equal keys counts.
+
+        PyYAML 6.0.4 compares keys by id() here, so that `{<<: *a}` of an `a` that overrides a merge loses short keys.
+        """
+        merges = [value for key, value in node.value if key.tag == _MERGE]
+        node.value = [(key, value) for key, value in node.value if key.tag != _MERGE]
+        for value in merges:
+            mappings = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for mapping in mappings:
+                if not isinstance(mapping, yaml.MappingNode):
+                    line = mapping.start_mark.line + 1
+                    raise ConfigError(f"line {line}: `<<` takes a mapping or a list of mappings, got a {mapping.id}")
+                self.flatten_mapping(mapping)
+                node.value = mapping.value + node.value if mapping is not node else node.value
+
+    def _check_keys(self, node: yaml.MappingNode) -> None:
+        seen: set[Hashable] = set()
         for key_node, _ in node.value:
+            if key_node.tag == _MERGE:
+                continue
             key = self.construct_object(key_node, deep=True)
+            line = key_node.start_mark.line + 1
+            if not isinstance(key, str | int | float | None):
+                raise ConfigError(f"line {line}: {key!r} cannot be a key")
             if key in seen:
-                raise ConfigError(f"{self.name}: line {key_node.start_mark.line + 1}: key {key!r} is given twice")
+                raise ConfigError(f"line {line}: key {key!r} is given twice")
             seen.add(key)
-        return super().construct_mapping(node, deep)
+
+
+# YAML 1.2 core schema; PyYAML wants a dot. Short enough never to match the 16 hex digits of `shards.validation.bound`.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(?:\d{1,10}(?:\.\d{0,10})?|\.\d{1,10})[eE][-+]?\d{1,3}", re.ASCII),
+    list("-+.0123456789"),
+)
+
+
+def _read_yaml(text: str, origin: str) -> Any:
+    """The data of one YAML document; whatever is wrong with it is a ConfigError that names `origin`."""
+    try:
+        return _Loader(text).get_single_data()
+    except ConfigError as e:
+        raise ConfigError(f"{origin}: {e.message}") from e
+    except RecursionError as e:
+        raise ConfigError(f"{origin}: not YAML that can be read: nested too deep") from e
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, OverflowError, AttributeError) as e:
+        # PyYAML converts tagged and date-like scalars without a check: 2024-99-99, !!int abc, !!timestamp x
+        raise ConfigError(f"{origin}: not YAML: {' '.join(str(e).split())}") from e
 
 
 def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Config:
@@ -501,12 +595,7 @@ def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Co
         raise ConfigError(f"config {file}: no such file") from e
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"config {file}: {e}") from e
-    try:
-        loader = _Loader(text)
-        loader.name = str(file)
-        data = loader.get_single_data()
-    except yaml.YAMLError as e:
-        raise ConfigError(f"config {file}: not YAML: {' '.join(str(e).split())}") from e
+    data = _read_yaml(text, f"config {file}")
     if not isinstance(data, dict):
         raise ConfigError(f"config {file}: expected a mapping of keys, got {type(data).__name__}")
     for override in overrides or []:
@@ -526,19 +615,19 @@ def _override(data: dict[str, Any], text: str) -> None:
     key, eq, value = text.partition("=")
     if not eq or not key:
         raise ConfigError(f"--set {text}: expected key.path=value")
-    try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError as e:
-        raise ConfigError(f"--set {text}: the value is not YAML") from e
+    parsed = _read_yaml(value, f"--set {text}")
     node: Any = data
     *parents, last = key.split(".")
-    for part in parents:
+    for i, part in enumerate(parents):
         if isinstance(node, list):
-            node = node[_index(node, part, text)]
+            inner = node[_index(node, part, text)]
         else:
-            if not isinstance(node.get(part), dict | list):
-                node[part] = {}
-            node = node[part]
+            inner = node.get(part)
+            if inner is None or isinstance(inner, bool) or inner in ("on", "off"):
+                inner = node[part] = {}
+        if not isinstance(inner, dict | list):
+            raise ConfigError(f"--set {text}: {'.'.join(parents[: i + 1])} is {inner!r} and has no keys")
+        node = inner
     if isinstance(node, list):
         node[_index(node, last, text)] = parsed
     else:
@@ -549,7 +638,7 @@ def _index(node: list[Any], part: str, text: str) -> int:
     names = [entry.get("name") if isinstance(entry, dict) else None for entry in node]
     if part in names:  # sources.edu.path reads better than sources.0.path
         return names.index(part)
-    if not re.fullmatch(r"\d+", part) or int(part) >= len(node):
+    if not re.fullmatch(r"[0-9]{1,9}", part) or int(part) >= len(node):
         raise ConfigError(f"--set {text}: {part!r} is neither an index below {len(node)} nor a name in the list")
     return int(part)
 

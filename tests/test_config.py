@@ -70,10 +70,36 @@ def test_overrides_reach_into_lists_by_index_and_by_name(tmp_path):
     assert c.quality.c4 is not None
 
 
-@pytest.mark.parametrize("override", ["nothing", "=1", "sources.5.path=x", "sources.web.path=x"])
+def test_overrides_reach_into_sections_that_are_off_on_or_absent(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("sources: [{name: edu, type: parquet}]\ntokenizer: {path: t}\nquality: {c4: on}\nnormalize: null\n")
+    c = config.load(path, ["quality.c4.min_sentences=2", "normalize.form=NFKC", "sources.edu.row_groups.every=3"])
+    assert (c.quality.c4.min_sentences, c.normalize.form, c.sources[0].row_groups.every) == (2, "NFKC", 3)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "nothing",
+        "=1",
+        "sources.5.path=x",
+        "sources.web.path=x",
+        f"sources.{'9' * 5000}.path=x",
+        "sources.edu.path.deeper=x",
+        "sources.edu.path.deeper.still=x",
+        "sources.edu.keep_columns.0.x=1",
+        "tokenizer.path.0=x",
+        "min_tokens=[",
+        "min_tokens=2024-99-99",
+        "min_tokens=!!int abc",
+        "min_tokens={a: 1, a: 2}",
+        "min_tokens=*x",
+        "min_tokens=" + "[" * 3000,
+    ],
+)
 def test_an_override_that_reaches_nothing_is_an_error(tmp_path, override):
     path = tmp_path / "r.yaml"
-    path.write_text("sources: [{name: edu, type: parquet, path: a}]\ntokenizer: {path: t}\n")
+    path.write_text("sources: [{name: edu, type: parquet, path: a, keep_columns: [u]}]\ntokenizer: {path: t}\n")
     with pytest.raises(ConfigError, match="--set"):
         config.load(path, [override])
 
@@ -85,6 +111,22 @@ def test_an_override_that_reaches_nothing_is_an_error(tmp_path, override):
         ("- 1", "expected a mapping"),
         ("", "expected a mapping"),
         ("tokenizer: {path: a}\ntokenizer: {path: b}\n", "line 2: key 'tokenizer' is given twice"),
+        ("quality: {c4: {on: 1, yes: 2}}\n", "line 1: key True is given twice"),
+        ("? [a]\n: b\n", "line 1: .*cannot be a key"),
+        ("? {a: 1}\n: b\n", "line 1: .*cannot be a key"),
+        ("? 2024-01-01\n: b\n", "line 1: .*cannot be a key"),
+        ("min_tokens: 2024-99-99\n", "not YAML: month must be"),
+        ("min_tokens: !!int abc\n", "not YAML: invalid literal"),
+        ("min_tokens: !!timestamp abc\n", "not YAML"),
+        ("min_tokens: !!bool abc\n", "not YAML"),
+        (f"min_tokens: {'9' * 5000}\n", "not YAML: .*limit"),
+        ("min_tokens: " + "[" * 3000 + "]" * 3000, "nested too deep"),
+        ("min_tokens: " + "{a: " * 3000 + "}" * 3000, "nested too deep"),
+        ("min_tokens: &a [*a]\n", "min_tokens"),
+        ("a: !!python/object:os.system x\n", "not YAML"),
+        ("<<: 3\n", "line 1: `<<` takes a mapping"),
+        ("a: 1\n--- \nb: 2\n", "not YAML: .*single document"),
+        ("a: \x00\n", "not YAML"),
     ],
 )
 def test_a_file_that_is_no_recipe_is_named(tmp_path, text, said):
@@ -97,3 +139,136 @@ def test_a_file_that_is_no_recipe_is_named(tmp_path, text, said):
 def test_a_missing_recipe_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file"):
         config.load(tmp_path / "nowhere.yaml")
+
+
+def test_a_merge_key_brings_what_a_section_does_not_say_itself(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        "sources:\n"
+        "  - &s {name: a, type: jsonl, path: x, max_documents: 5, keep_columns: [url]}\n"
+        "  - &t {<<: *s, name: b, max_documents: 7}\n"
+        "  - {name: c, <<: *t, path: y}\n"
+        "tokenizer: {path: t.json}\n"
+    )
+    a, b, c = config.load(path).sources
+    assert (a.max_documents, b.max_documents, c.max_documents) == (5, 7, 7)
+    assert [(s.name, s.path, s.keep_columns) for s in (b, c)] == [("b", "x", ["url"]), ("c", "y", ["url"])]
+
+
+def test_a_merge_of_a_deeper_mapping_that_overrides_a_merge_is_no_repeated_key(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        "sources:\n"
+        "  - {name: a, type: jsonl, path: x, storage_options: {k: &base {u: 1, v: 2}, m: {n: &m {<<: *base, u: 3}}}}\n"
+        "  - {name: b, type: jsonl, path: x, storage_options: {<<: *m}}\n"
+        "tokenizer: {path: t.json}\n"
+    )
+    assert config.load(path).sources[1].storage_options == {"u": 3, "v": 2}
+
+
+def test_the_first_of_merged_mappings_wins_and_a_mapping_that_merges_itself_ends(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        "sources:\n"
+        "  - {name: a, type: jsonl, path: x, storage_options: {k: &k {long: 1, v: 1}, m: &m {long: 2, w: 2}}}\n"
+        "  - {name: b, type: jsonl, path: x, storage_options: &o {<<: [*k, *m, *o], x: 3}}\n"
+        "tokenizer: {path: t.json}\n"
+    )
+    assert config.load(path).sources[1].storage_options == {"long": 1, "v": 1, "w": 2, "x": 3}
+
+
+@pytest.mark.parametrize("name", ["doc_id", "text", "source", "path", "row", "group", "split", "position", "tokens"])
+def test_a_kept_column_named_as_one_that_documents_have_is_refused(name):
+    source = {"name": "a", "type": "jsonl", "path": "x", "keep_columns": ["url", name]}
+    with pytest.raises(ConfigError, match=rf"a\.keep_columns: '{name}' is a column that every document has"):
+        config.parse(with_keys(sources=[source]))
+
+
+def test_a_group_column_may_have_any_name_and_be_kept_under_its_own():
+    source = {"name": "a", "type": "jsonl", "path": "x", "group_column": "group", "keep_columns": ["url"]}
+    assert config.parse(with_keys(sources=[source])).sources[0].group_column == "group"
+    source |= {"group_column": "dump", "keep_columns": ["dump"]}
+    assert config.parse(with_keys(sources=[source])).sources[0].keep_columns == ["dump"]
+
+
+def set_key(key, value):
+    """MINIMAL with one more key, given by its path."""
+    first, *rest = key.split(".")
+    for part in reversed(rest):
+        value = {part: value}
+    return {**MINIMAL["sources"][0], rest[0]: value[rest[0]]} if first == "source" else {first: value}
+
+
+def parse_key(key, value):
+    section = set_key(key, value)
+    return config.parse(with_keys(sources=[section]) if key.startswith("source.") else with_keys(**section))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("dedup.fuzzy.num_bands", 4097),
+        ("dedup.fuzzy.rows_per_band", 4097),
+        ("dedup.fuzzy.seed", 1 << 64),
+        ("shards.shuffle_seed", 1 << 64),
+        ("shards.max_epochs", 1000.5),
+        ("shards.max_epochs", float("inf")),
+        ("shards.mixture_tokens", 10**15 + 1),
+        ("source.tokens", 10**15 + 1),
+        ("source.weight", float("inf")),
+        ("source.weight", float("nan")),
+        ("language.min_score", float("nan")),
+        ("min_tokens", True),
+        ("min_tokens", "64"),
+        ("min_tokens", 64.0),
+        ("run.workers", True),
+        ("source.max_documents", "7"),
+        ("source.content_fingerprint", 1),
+        ("run.strict", "yes"),
+        ("source.weight", True),
+        ("source.weight", "0.5"),
+        ("quality.c4.min_sentences", "5"),
+    ],
+)
+def test_a_value_out_of_bounds_or_of_another_type_is_named(key, value):
+    with pytest.raises(ConfigError, match=rf"{key.removeprefix('source.')}: .*got"):
+        parse_key(key, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("dedup.fuzzy.num_bands", 4096),
+        ("dedup.fuzzy.seed", (1 << 64) - 1),
+        ("shards.shuffle_seed", (1 << 64) - 1),
+        ("shards.max_epochs", 1000),
+        ("shards.mixture_tokens", 10**15),
+        ("source.weight", 2),
+    ],
+)
+def test_a_value_on_its_bound_is_taken(key, value):
+    assert parse_key(key, value)
+
+
+def test_numbers_of_yaml_are_numbers(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        "sources: [{name: a, type: jsonl, path: x, weight: 1e-3}]\ntokenizer: {path: t}\n"
+        "shards: {tokens_per_shard: 100_000_000, max_epochs: 1.5E+1, validation: {bound: '123456789012e456'}}\n"
+    )
+    c = config.load(path, ["sources.a.tokens=7"])
+    assert (c.sources[0].weight, c.shards.tokens_per_shard, c.shards.max_epochs) == (0.001, 100_000_000, 15.0)
+    path.write_text(path.read_text().replace("'", ""))
+    assert config.load(path).shards.validation.bound == "123456789012e456"
+
+
+@pytest.mark.parametrize("encoding", ["utf-9", "base64", "rot13", "hex", "", "a\0b", "x" * 1000, "é"])
+def test_an_encoding_that_decodes_no_text_is_refused(encoding):
+    with pytest.raises(ConfigError, match="encoding: not a text encoding"):
+        config.parse(with_keys(sources=[{"name": "a", "type": "text", "path": "x", "encoding": encoding}]))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF_8", "latin-1", "shift_jis", "utf-8-sig", "cp1252"])
+def test_a_text_encoding_is_taken(encoding):
+    source = {"name": "a", "type": "text", "path": "x", "encoding": encoding}
+    assert config.parse(with_keys(sources=[source])).sources[0].encoding == encoding
