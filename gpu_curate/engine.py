@@ -18,6 +18,7 @@ from typing import Any
 
 from gpu_curate.errors import ConfigError
 
+_GRACE_S = 10.0  # for idle workers to leave
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -111,10 +112,14 @@ class LocalEngine:
     def close(self, kill: bool = False) -> None:
         """Wait for the workers, or end them now (what they were writing never gets its final name)."""
         for pool in self._pools.values():
-            if kill:
-                for process in list((getattr(pool, "_processes", None) or {}).values()):
+            processes = list((getattr(pool, "_processes", None) or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            deadline = time.monotonic() + (0 if kill else _GRACE_S)
+            for process in processes:
+                process.join(max(0.0, deadline - time.monotonic()))
+                if process.is_alive():
                     process.kill()
-            pool.shutdown(wait=True, cancel_futures=True)
+                    process.join()
 
 
 class InlineEngine:

@@ -21,8 +21,9 @@ from gpu_curate.config import Config, public
 from gpu_curate.engine import Engine, default_workers, make_engine
 from gpu_curate.errors import ConfigError, CorruptError, FatalError, GpuCurateError, RetryableError
 from gpu_curate.fingerprint import code_digest, digest, versions
+from gpu_curate.sources.files import fixed_folder, is_remote
 from gpu_curate.stages import Context, Stage, all_stages
-from gpu_curate.storage import Box, read_json, remove_temporaries, run_lock, write_json
+from gpu_curate.storage import Box, disk_error, publish, read_json, remove_temporaries, run_lock, write_json
 
 RUN_FILE = "run.json"
 FINGERPRINT = ".fingerprint"
@@ -185,18 +186,19 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
     progress.note(f"backend: {chosen.choice} ({chosen.reason})")
     check_run_directory(run, config)
     prints = fingerprints(config)
+    _check_output(run, config)
     engine = make_engine(config.run.engine, config.run.workers or default_workers(), list(chosen.devices))
     start = time.perf_counter()
     with run_lock(run, lambda pid: progress.note(f"process {pid} is working in {run}; waiting for it to end")):
+        check_run_directory(run, config)  # again: whoever held the lock may have made it
         remove_temporaries(run)
         places = folders(run, prints)
-        for name, print_ in prints.items():
-            folder = run / places[name]
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / FINGERPRINT).write_text(print_ + "\n")
-        (run / places["rejects"]).mkdir(exist_ok=True)
+        write_json(run / RUN_FILE, _run_file(config, prints, places, chosen))  # first: it makes the folder a run directory
+        try:
+            _make_folders(run, prints, places)
+        except OSError as e:
+            raise disk_error(run, e) from e
         context = Context(run, config, places, chosen.choice, chosen.devices)
-        write_json(run / RUN_FILE, _run_file(config, prints, places, chosen))
         runner = _Runner(context, progress, engine)
         try:
             runner.run()
@@ -215,6 +217,39 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
 
         write_report(outcome)
     return outcome
+
+
+def _make_folders(run: Path, prints: dict[str, str], places: dict[str, str]) -> None:
+    (run / places["rejects"]).mkdir(exist_ok=True)
+    for name, print_ in prints.items():
+        marker = run / places[name] / FINGERPRINT
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        if not marker.exists():
+            with publish(marker) as temp:
+                temp.write_text(print_ + "\n")
+
+
+def _check_output(run: Path, config: Config) -> None:
+    """Refuse a run directory that a source would read.
+
+    Raises:
+        ConfigError: it lies in a folder, or below a `**` glob, that a source names.
+    """
+    place = run.resolve()
+    for source in config.sources:
+        for pattern in source.paths:
+            if not pattern or is_remote(pattern):
+                continue
+            folder = Path(pattern)
+            if not folder.is_dir():
+                if "**" not in pattern:
+                    continue
+                folder = Path(fixed_folder(pattern) or ".")
+            if place.is_relative_to(folder.resolve()):
+                raise ConfigError(
+                    f"run directory {run} lies in {folder}, which source {source.name} reads",
+                    "choose a folder outside the sources with --out",
+                )
 
 
 def _run_file(
@@ -285,7 +320,9 @@ class _Runner:
                 if not any([self._advance_box(state) for state in self.boxes.values() if not state.complete]):
                     return
             except CorruptError as e:
-                self._repair(e)
+                if not self._repair(e) and not self._ready and not self._running:
+                    raise FatalError(f"{e.message}, and no partition explains it") from e
+                return
 
     def _advance_box(self, state: _BoxState) -> bool:
         """True if the box was completed."""
@@ -313,13 +350,10 @@ class _Runner:
         self._tell(state)
         return True
 
-    def _repair(self, error: CorruptError) -> None:
-        """Make again what was found damaged, and ask the boxes that were about to begin once more."""
+    def _repair(self, error: CorruptError) -> bool:
+        """Queue what was found damaged; whoever needs it waits. Returns whether there was anything."""
         self.warn(f"{error.message}; it is made again")
-        self._revive()
-        for state in self.boxes.values():
-            if not state.complete and not state.done:
-                state.planned = False
+        return self._revive()
 
     def _follow(self, state: _BoxState) -> None:
         source = self.boxes[state.stage.follows or ""]
@@ -360,13 +394,20 @@ class _Runner:
         on_device = self.boxes[name].stage.on_device and self.context.backend == "gpu"
         return "gpu" if on_device and self.engine.slots("gpu") else "cpu"
 
+    def _can_run(self, name: str, part: str) -> bool:
+        """False while something the task reads is being made again."""
+        stage = self.boxes[name].stage
+        if not all(self.boxes[b].complete for b in stage.reads(self.context.config)):
+            return False
+        return stage.follows is None or part.split("-")[0] in self.boxes[stage.follows].done
+
     def _submit(self) -> None:
         busy = {kind: sum(1 for r in self._running.values() if r[2] == kind) for kind in ("cpu", "gpu")}
         waiting: deque[tuple[str, str]] = deque()
         while self._ready:
             name, part = self._ready.popleft()
             kind = self._kind(name)
-            if busy[kind] >= self.engine.slots(kind):
+            if busy[kind] >= self.engine.slots(kind) or not self._can_run(name, part):
                 waiting.append((name, part))
                 continue
             busy[kind] += 1
@@ -390,9 +431,10 @@ class _Runner:
             try:
                 self._done(state, part, future.result())
             except CorruptError as e:
-                self._repair(e)
-                self._again(name, part, e)
+                self._again(name, part, None if self._repair(e) else e)
             except RetryableError as e:
+                self.warn(f"{name}, partition {part}: {e.message}; trying again")
+                time.sleep(2.0 ** self._attempts.get((name, part), 0))  # a server that hiccups wants a moment
                 self._again(name, part, e)
             except BrokenExecutor as e:
                 broken = True
@@ -422,8 +464,9 @@ class _Runner:
             ) from error
         self._ready.append(key)
 
-    def _revive(self) -> None:
+    def _revive(self) -> bool:
         """Queue every partition whose receipt is gone again (its file was found to be damaged)."""
+        revived = False
         for state in self.boxes.values():
             box = self.context.box(state.stage.name)
             for part in list(state.done):
@@ -432,6 +475,8 @@ class _Runner:
                     del state.done[part]
                     state.complete = False
                     self._ready.appendleft((state.stage.name, part))
+                    revived = True
+        return revived
 
 
 def run_state(run: Path) -> dict[str, Any]:
@@ -456,11 +501,10 @@ def run_state(run: Path) -> dict[str, Any]:
             "cpu_seconds": round(sum(r.get("cpu_seconds", 0.0) for r in receipts), 3),
         }
     boxes.pop("rejects", None)
-    manifest = Path(info["folders"]["shards"]) / "manifest.json"
     return {
         "run": str(run),
         "started": info["started"],
-        "complete": (run / manifest).exists(),
+        "complete": Box(run / info["folders"]["shards"]).sealed(),
         "backend": info["backend"],
         "boxes": boxes,
         "shards": str(run / info["folders"]["shards"]),

@@ -44,7 +44,7 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
         box = Box(run / places[stage.name])
         there = sum(box.receipt(p) is not None for p in box.parts())
         follows = stage.follows == "documents" or stage.name == "documents"
-        if not there:
+        if not there or (stage.name == "shards" and not box.sealed()):
             state = "to do"
         elif follows and there < len(tasks):
             state = f"goes on, {len(tasks) - there} to do"

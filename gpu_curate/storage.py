@@ -27,6 +27,8 @@ from gpu_curate.errors import ConfigError, CorruptError, FatalError
 
 RECEIPTS = ".receipts"
 _CHUNK = 1 << 24
+_SEAL = "whole.json"
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EMFILE, errno.ENFILE)
 
 
 def fsync_folder(folder: Path) -> None:
@@ -58,16 +60,22 @@ def publish(path: Path) -> Iterator[Path]:
         fsync_folder(path.parent)
     except OSError as e:
         temp.unlink(missing_ok=True)
-        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG):
-            free = shutil.disk_usage(path.parent).free
-            raise FatalError(
-                f"cannot write {path}: {e.strerror} ({free / 1e6:.0f} MB free); nothing was left under that name",
-                "free some space and run the same command again: finished partitions are kept",
-            ) from e
+        if e.errno in DISK_ERRORS:
+            raise disk_error(path, e) from e
         raise
     except BaseException:
         temp.unlink(missing_ok=True)
         raise
+
+
+def disk_error(path: Path, e: OSError) -> FatalError:
+    """What is said when `path` could not be written."""
+    place = next(p for p in (path, *path.absolute().parents) if p.exists())
+    free = shutil.disk_usage(place).free
+    return FatalError(
+        f"cannot write {path}: {e.strerror} ({free / 1e6:.1f} MB free); nothing was left under that name",
+        "free some space and run the same command again: finished partitions are kept",
+    )
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -85,9 +93,10 @@ def read_json(path: Path) -> Any:
 
 
 def write_table(path: Path, table: pa.Table, **options: Any) -> None:
-    """Publish a Parquet file. zstd level 1: about half the bytes of text at several hundred MB/s."""
+    """Publish a Parquet file. zstd level 1 by default: about half the bytes of text at several hundred MB/s."""
+    codec = {} if "compression" in options else {"compression": "zstd", "compression_level": 1}
     with publish(path) as temp:
-        pq.write_table(table, temp, compression="zstd", compression_level=1, **options)
+        pq.write_table(table, temp, **codec, **options)
 
 
 def file_hash(path: Path) -> str:
@@ -127,17 +136,25 @@ class Box:
 
     def commit(self, part: str, files: list[Path], facts: dict[str, Any]) -> dict[str, Any]:
         """Publish the receipt of a partition whose `files` are already under their final names."""
-        entries = [
-            {
-                "file": os.path.relpath(f, self.folder),
-                "bytes": f.stat().st_size,
-                "xxh3": file_hash(f),
-            }
-            for f in files
-        ]
-        receipt = {"part": part, "files": entries, **facts}
+        receipt = {"part": part, "files": [self._entry(f) for f in files], **facts}
         write_json(self._receipt_path(part), receipt)
         return receipt
+
+    def _entry(self, file: Path) -> dict[str, Any]:
+        return {"file": os.path.relpath(file, self.folder), "bytes": file.stat().st_size, "xxh3": file_hash(file)}
+
+    def seal(self, files: list[Path]) -> None:
+        """Say that the box is whole, with `files` that belong to no partition."""
+        write_json(self.folder / RECEIPTS / _SEAL, {"parts": self.parts(), "files": [self._entry(f) for f in files]})
+
+    def sealed(self) -> bool:
+        """True if the box was sealed and every file of it still has its size; those of no partition, their content."""
+        try:
+            seal = read_json(self.folder / RECEIPTS / _SEAL)
+            own = all(file_hash(self.folder / f["file"]) == f["xxh3"] for f in seal["files"])
+            return own and all(self.receipt(p) is not None for p in seal["parts"])
+        except (OSError, CorruptError, KeyError, TypeError):
+            return False
 
     def receipt(self, part: str) -> dict[str, Any] | None:
         """The receipt of a partition if it has one and every file of it has the right size, else None."""

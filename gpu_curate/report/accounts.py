@@ -53,6 +53,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "bytes": _unit(by_reason["bytes_of_text"], 0),
     }
     _check(documents, units, manifest, context)
+    _check_sides(context)
     duplicates, contamination = _duplicates(context), _contamination(context)
     warnings = [*outcome.warnings, *_warnings(context, units, by_source, manifest, duplicates, contamination)]
     return {
@@ -124,6 +125,32 @@ def _check(documents: list[dict[str, Any]], units: dict[str, Any], manifest: dic
             raise FatalError(f"the accounts do not add up: {what}: {left} against {right}")
 
 
+def _check_sides(context: Context) -> None:
+    """No cluster of duplicates on both sides of the split. Memory: 17 bytes a kept document."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    if not context.has("duplicates"):
+        return
+    clusters = pq.read_table(context.box("duplicates").folder / "clusters.parquet", columns=["doc_id", "component"])
+    member, component = (clusters[c].to_numpy() for c in ("doc_id", "component"))
+    sides = []
+    for split in ("train", "validation"):
+        rows = pq.read_table(
+            context.box("shards").folder / "documents.parquet", columns=["doc_id"], filters=[("split", "==", split)]
+        )
+        sides.append(np.unique(component[np.isin(member, rows["doc_id"].to_numpy())]))
+    both = np.intersect1d(*sides)
+    if len(both):
+        raise FatalError(f"{len(both)} clusters of duplicates lie on both sides of the split, e.g. component {both[0]}")
+
+
+def _empty_files(context: Context) -> list[str]:
+    """Some of the input files that hold nothing."""
+    listing = read_json(context.box("documents").folder / "files.json")
+    return [f["path"] for f in listing if f["bytes"] == 0][:20]
+
+
 def _warnings(
     context: Context,
     units: dict[str, Any],
@@ -160,6 +187,11 @@ def _warnings(
                 f"source {drawn['source']}: {drawn['drawn_tokens']} of the {asked} tokens of its share were drawn: "
                 f"{drawn['epochs']} epochs of what it has (shards.max_epochs is {config.shards.max_epochs})"
             )
+    fuzzy = config.dedup.fuzzy
+    if fuzzy is not None and fuzzy.scope == "group":
+        found.append("scope: group: near-copies in different groups are not duplicates and may lie on both sides of the split")
+    for path in _empty_files(context):
+        found.append(f"{path}: empty, 0 documents")
     split = manifest["split"]
     if not split["pinned"] and split["tokens_wanted"] < split["tokens_asked"]:
         found.append(

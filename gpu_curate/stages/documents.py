@@ -19,7 +19,7 @@ from gpu_curate.errors import ConfigError, FatalError, InputError
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split
 from gpu_curate.sources.files import File, find
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.storage import Box, publish, write_json, write_table
+from gpu_curate.storage import publish, read_json, write_json, write_table
 
 # what documents/ always has; `keep_columns` follow as strings
 SCHEMA = pa.schema(
@@ -181,10 +181,26 @@ class Documents(Stage):
     def plan(self, context: Context) -> dict[str, Any]:
         files = inventory(context.config)
         named = zip(context.config.sources, files, strict=True)
-        listing = [{"source": s.name, "path": f.path, "bytes": f.size} for s, own in named for f in own]
+        listing = [
+            {"source": s.name, "path": f.path, "bytes": f.size, "identity": f.identity} for s, own in named for f in own
+        ]
         write_json(context.box(self.name).folder / "files.json", listing)  # file number → file
         tasks = read_tasks(context.config, files)
         return {f"{number:06d}": task for number, task in enumerate(tasks)}
+
+    def finish(self, context: Context) -> None:
+        """Raises: FatalError: a file changed while it was read; what was read of it is forgotten."""
+        box = context.box(self.name)
+        before = read_json(box.folder / "files.json")
+        try:
+            now = {f.path: (f.size, f.identity) for own in inventory(context.config) for f in own}
+        except ConfigError:
+            now = {}  # all files of a source are gone
+        changed = [f["path"] for f in before if now.get(f["path"]) != (f["bytes"], f["identity"])]
+        if changed:
+            for part in box.parts():
+                box.discard(part)
+            raise FatalError(f"{changed[0]} changed while it was read ({len(changed)} files did)", "run again when it is still")
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         task = ReadTask(task[0], [Piece(Split(*p[0]), p[1]) for p in task[1]], task[2])
@@ -389,9 +405,3 @@ class PartitionWriter:
                 **watch,
             },
         )
-
-
-def output_parts(box: Box, part: str) -> list[str]:
-    """The partitions that a finished read task made."""
-    receipt = box.receipt(part)
-    return [part, *(receipt or {}).get("more", [])]

@@ -1,15 +1,17 @@
 """Shards: content-keyed shuffle and split, whole documents packed as one stream, cut into files of equal length.
 
-Scale. The order is four arrays on disk, 28 bytes a document, memory-mapped by every worker; a shard is gathered in a
-buffer of its own size (200 MB for 100 M tokens), reading the tokens of its documents from the partitions in the order they
-lie there. So 2.5 billion tokens (5 GB, 2.4 M documents) need 70 MB for the order and one buffer a worker.
+Scale. The order is five arrays on disk, 36 bytes a document, memory-mapped by every worker; making it takes about 250
+bytes a kept document in one process. A shard is gathered in a buffer of its own size (200 MB for 100 M tokens), reading the
+tokens of its documents from the partitions in the order they lie there. So 2.5 billion tokens (5 GB, 2.4 M documents) need
+600 MB for the plan, 90 MB of disk for the order, and one buffer a worker: never all tokens at once.
 
-For 1 trillion tokens (500 M documents of 2 kB of ids, 2 TB of ids, 10,000 shards) the order is 14 GB of disk and its sort
-16 GB of memory on one machine; gathering a shard then reads 50,000 documents spread over all partitions, 4 kB each. On
-local NVMe that is 500 M random reads, 20 minutes at 400,000 a second. On storage that dislikes small reads, one more pass
-makes them large: cut the key space into as many ranges as there are shards, let every tokens partition append its documents
-to the file of their range (sequential read, 10,000 append streams of 200 MB), then sort each range in memory and pack it.
-The bytes are the same, since the order is a function of the keys alone.
+For 1 trillion tokens (500 M documents of 4 kB of ids, 2 TB in all, 10,000 shards) the order is 18 GB of disk, but making it
+in one piece would take 125 GB. So, on paper: cut the key space into 64 ranges; the plan of one range (8 M documents) takes
+2 GB, and ranges follow each other in the stream, so each is planned by itself once the token counts before it are summed.
+Gathering a shard then reads 50,000 documents spread over all partitions, 4 kB each: on local NVMe 500 M random reads, 20
+minutes at 400,000 a second. Storage that dislikes small reads wants one pass more: every tokens partition appends its
+documents to the file of their range (sequential reads, 64 append streams of 32 GB), then each range is packed from its own
+file. The bytes are the same, since the order is a function of the keys alone.
 
 # N kept documents in the order of the stream
 """
@@ -45,7 +47,7 @@ class Shards(Stage):
 
     Reads: decisions, tokens, signatures(content hash), duplicates(train_only).
     Writes: train_000000.bin, val_000000.bin, ..., documents.parquet, manifest.json (last: its presence says "whole").
-    Memory: one shard a worker, 28 bytes a kept document for the plan.
+    Memory: one shard a worker; about 250 bytes a kept document while the order is made.
     """
 
     name: ClassVar[str] = "shards"
@@ -63,8 +65,10 @@ class Shards(Stage):
         return config.shards.model_dump(), mixture, kept
 
     def plan(self, context: Context) -> dict[str, Any]:
-        if self._is_whole(context):
-            return dict.fromkeys(context.box(self.name).parts())
+        box = context.box(self.name)
+        if box.sealed():
+            shutil.rmtree(box.folder / _ORDER, ignore_errors=True)  # of a run that was killed just after it was done
+            return dict.fromkeys(box.parts())
         layout = _Layout(context)
         folder = context.box(self.name).folder / _ORDER
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,8 +76,8 @@ class Shards(Stage):
         size = context.config.shards.tokens_per_shard
         for split, order in layout.splits.items():
             for name in _FIELDS:
-                with publish(folder / f"{split}.{name}") as temp:
-                    order[name].tofile(temp)
+                with publish(folder / f"{split}.{name}") as temp, temp.open("wb") as f:
+                    f.write(memoryview(order[name]).cast("B"))  # tofile() does not notice a full disk
             total = int(order["tokens"].sum())
             for number in range(-(-total // size)):
                 tasks[f"{SPLITS[split]}-{number:06d}"] = {"split": split, "number": number, "total": total}
@@ -103,14 +107,6 @@ class Shards(Stage):
                 temp.write_bytes(index)
         facts = {"split": task["split"], "tokens": len(tokens), "sha256": digest, "bytes": path.stat().st_size}
         return box.commit(part, paths, {**facts, "backend": "cpu", **watch.facts()})
-
-    def _is_whole(self, context: Context) -> bool:
-        box = context.box(self.name)
-        if not (box.folder / "manifest.json").exists() or not (box.folder / "documents.parquet").exists():
-            return False
-        listed = sum(len(s["shards"]) for s in read_json(box.folder / "manifest.json")["splits"].values())
-        receipts = [box.receipt(p) for p in box.parts()]
-        return len(receipts) == listed and None not in receipts
 
     def finish(self, context: Context) -> None:
         box = context.box(self.name)
@@ -154,6 +150,7 @@ class Shards(Stage):
                 "versions": versions(("tokenizers", "pyarrow", "numpy", "xxhash")),
             },
         )
+        box.seal([box.folder / name for name in ("documents.parquet", "tokenizer.json", "manifest.json")])
         shutil.rmtree(box.folder / _ORDER)
 
 
@@ -245,22 +242,35 @@ def _split(
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Which of the kept documents (in order of key) are held out.
 
-    The lowest keys, until they hold the tokens asked for. The key of the last one is the bound: every document of equal
-    or lower key that is not train_only is held out, and stays so when the bound is pinned and data is added.
+    The lowest keys, until they hold the tokens asked for (the document that passes them is the last) or as many as
+    `max_fraction` allows (the document that would pass it stays out). The key of the last one is the bound: every document
+    of equal or lower key that is not train_only is held out, and stays so when the bound is pinned and data is added.
+
+    Raises:
+        FatalError: nothing would be left to train on.
     """
     options = config.shards.validation
     free = ~np.isin(kept["doc_id"], train_only)
-    wanted = min(options.tokens, int(options.max_fraction * total))
+    most = int(options.max_fraction * total)
+    wanted = min(options.tokens, most)
     bound = None
     if options.bound is not None:
         bound = np.uint64(int(options.bound, 16))
     elif wanted > 0:
         candidates = np.flatnonzero(free)
         held_tokens = np.cumsum(kept["tokens"][candidates])
-        count = min(int(np.searchsorted(held_tokens, wanted, side="left")) + 1, len(kept["key"]) - 1, len(candidates))
+        count = min(
+            int(np.searchsorted(held_tokens, options.tokens, side="left")) + 1,
+            int(np.searchsorted(held_tokens, most, side="right")),
+        )
         if count > 0:
             bound = kept["key"][candidates[count - 1]]
     held = np.zeros(len(free), np.bool_) if bound is None else (kept["key"] <= bound) & free
+    if held.all():
+        raise FatalError(
+            f"all {len(held)} kept documents are held out for validation, none is left to train on",
+            "set shards.validation: {tokens: 0}, or another bound; equal texts always lie on one side (dedup.exact: true)",
+        )
     return held, {
         "bound": None if bound is None else f"{int(bound):016x}",
         "pinned": options.bound is not None,
@@ -454,7 +464,8 @@ def _kept_columns(context: Context, names: list[str]) -> pa.Table:
     box = context.box("documents")
     tables = []
     for part in box.parts():
-        table = box.read_table(part)
+        there = pq.read_schema(box.path(part, ".parquet")).names
+        table = box.read_table(part, ["doc_id", *(n for n in names if n in there)])
         columns = [table[n] if n in table.column_names else pa.nulls(table.num_rows, pa.string()) for n in names]
         tables.append(pa.table([table["doc_id"], *columns], names=["doc_id", *names]))
     return pa.concat_tables(tables)
