@@ -66,7 +66,7 @@ def _local(pattern: str) -> list[File]:
     elif os.path.lexists(pattern):
         root, paths = os.path.dirname(pattern), [pattern]
     else:
-        root = _fixed_folder(pattern)
+        root = fixed_folder(pattern)
         paths = glob.glob(pattern, recursive=True)
     files = []
     for path in paths:
@@ -76,7 +76,7 @@ def _local(pattern: str) -> list[File]:
     return files
 
 
-def _fixed_folder(pattern: str) -> str:
+def fixed_folder(pattern: str) -> str:
     """The folder before the first wildcard."""
     fixed = []
     for part in pattern.split("/"):
@@ -178,12 +178,38 @@ class _Frames:
         self._raw, self._suffix = raw, suffix
         self._frame: Any = None
         self._input = self._ready = b""
+        self._error: BaseException | None = None  # met while there was something to give first
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes, b"" at the end. Raises: EOFError: cut short; OSError: damaged."""
+        """`size` bytes; fewer before the end and before damage, which the next call raises; b"" at the end.
+
+        Raises: EOFError: cut short; OSError: damaged.
+        """
         if size < 0:
             return b"".join(iter(lambda: self.read(1 << 20), b""))
-        while not self._ready:
+        pieces: list[bytes] = []
+        missing = size
+        while missing:
+            if not self._ready:
+                try:
+                    self._ready = self._decode()
+                except (EOFError, OSError) as e:
+                    self._error = e
+                    if not pieces:
+                        raise
+                    break
+                if not self._ready:
+                    break
+            pieces.append(self._ready[:missing])
+            self._ready = self._ready[missing:]
+            missing -= len(pieces[-1])
+        return b"".join(pieces)
+
+    def _decode(self) -> bytes:
+        """What the next of the input decodes to, b"" at the end."""
+        if self._error is not None:
+            raise self._error
+        while True:
             if not self._input:
                 self._input = self._raw.read(self._INPUT_BYTES)
                 if not self._input:
@@ -191,21 +217,20 @@ class _Frames:
                         raise EOFError("the compressed file is cut short")
                     return b""
             if self._frame is None:
-                self._input = (
-                    self._input.lstrip(b"\0") if self._suffix == ".gz" else self._input
-                )  # padding of tape days
-                if not self._input:
-                    continue
+                if self._suffix == ".gz":
+                    self._input = self._input.lstrip(b"\0")  # padding of tape days
+                    if not self._input:
+                        continue
                 self._frame = _decompressor(self._suffix)
             try:
                 chunk, self._input = self._input, b""
-                self._ready = self._frame.decompress(chunk)
+                ready = self._frame.decompress(chunk)
             except damage() as e:
                 raise OSError(f"damaged {self._suffix} data: {e}") from e
             if self._frame.eof:
                 self._input, self._frame = self._frame.unused_data or b"", None
-        out, self._ready = self._ready[:size], self._ready[size:]
-        return out
+            if ready:
+                return ready
 
 
 def damage() -> tuple[type[BaseException], ...]:

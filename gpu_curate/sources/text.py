@@ -27,6 +27,8 @@ class TextReader:
         try:
             with open_stream(split.path, self.source.storage_options) as f:
                 data = f.read(limit + 1)
+                while len(data) <= limit and (more := f.read(limit + 1 - len(data))):  # a short read: the end or damage
+                    data += more
         except damage() as e:
             yield Reject(0, None, f"unreadable: {e}")
             return
@@ -36,7 +38,9 @@ class TextReader:
         if not data:
             yield Skip("empty_file")
             return
+        body = data.removeprefix(b"\xef\xbb\xbf")
         try:
-            yield Record(0, data.removeprefix(b"\xef\xbb\xbf").decode(self.source.encoding))
+            yield Record(0, body.decode(self.source.encoding))
         except UnicodeDecodeError as e:
-            yield Reject(0, e.start, f"not {self.source.encoding}: {e.reason} at byte {e.start}", data[:HEAD_BYTES])
+            at = len(data) - len(body) + e.start
+            yield Reject(0, at, f"not {self.source.encoding}: {e.reason} at byte {at}", data[:HEAD_BYTES])

@@ -1,0 +1,122 @@
+"""Plain text files: one document a file, whole whatever its compression, and what is rejected."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import random
+
+import lz4.frame
+import pytest
+import zstandard
+
+from gpu_curate.config import TextSource
+from gpu_curate.sources import Record, Reject, Skip
+from gpu_curate.sources.files import _Frames, open_stream
+from gpu_curate.sources.text import TextReader
+from gpu_curate.stages.tokenizer import train_from_files
+
+COMPRESS = {
+    ".gz": gzip.compress,
+    ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".lz4": lz4.frame.compress,
+}
+
+
+def read(path, **options):
+    r = TextReader(TextSource(name="s", type="text", path="x", **options))
+    return [item for split in r.splits(str(path), path.stat().st_size, 1 << 20) for item in r.read(split)]
+
+
+def noise(chars):
+    return "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz \n", k=chars))
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("members", [1, 2, 3])
+def test_a_compressed_file_is_one_whole_document(tmp_path, suffix, members):
+    text = noise(200_003)  # more than one block of input in each format
+    cuts = [len(text) * i // members for i in range(members + 1)]
+    path = tmp_path / f"a.txt{suffix}"
+    parts = zip(cuts, cuts[1:], strict=False)
+    path.write_bytes(b"".join(COMPRESS[suffix](text[a:b].encode()) for a, b in parts))
+    assert read(path) == [Record(0, text)]
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("kept", [0.1, 0.9])
+def test_a_compressed_file_cut_short_is_a_reject_and_no_document(tmp_path, suffix, kept):
+    data = COMPRESS[suffix](noise(200_003).encode())
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(data[: int(len(data) * kept)])
+    (reject,) = read(path)
+    assert isinstance(reject, Reject)
+    assert "cut short" in reject.reason
+
+
+@pytest.mark.parametrize("size", [1, 97, 65536, 1 << 20])
+def test_reading_gives_all_there_is_before_it_raises_the_damage(tmp_path, size):
+    text = noise(150_001).encode()
+    good, bad = gzip.compress(text), gzip.compress(text)[:5]
+    stream = _Frames(io.BytesIO(good + bad), ".gz")
+    got = []
+    with pytest.raises(EOFError):
+        while True:
+            got.append(stream.read(size))
+            assert got[-1]
+    assert b"".join(got) == text
+    assert {len(piece) for piece in got[:-1]} <= {size}
+    with pytest.raises(EOFError):
+        stream.read(size)
+
+
+def test_a_whole_read_of_a_damaged_stream_raises(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"first") + b"\x1f\x8b\x08\xff" + b"\xff" * 20)
+    with open_stream(str(path)) as f, pytest.raises(OSError, match=r"damaged \.gz data"):
+        f.read()
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_file_of_max_file_bytes_is_read_and_one_byte_more_is_rejected(tmp_path, suffix):
+    path = tmp_path / f"a.txt{suffix}"
+    pack = COMPRESS.get(suffix, lambda data: data)
+    path.write_bytes(pack(b"x" * 70_000))
+    assert read(path, max_file_bytes=70_000) == [Record(0, "x" * 70_000)]
+    (reject,) = read(path, max_file_bytes=69_999)
+    assert "larger than max_file_bytes (69999)" in reject.reason
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_an_empty_file_is_skipped(tmp_path, suffix):
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(COMPRESS.get(suffix, lambda data: data)(b""))
+    assert read(path) == [Skip("empty_file")]
+
+
+def test_a_file_that_does_not_decode_is_rejected_with_its_offset(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfgood\xff")
+    (reject,) = read(path)
+    assert (reject.offset, "not utf-8" in reject.reason) == (7, True)
+    path.write_bytes(b"\xef\xbb\xbfgood")
+    assert read(path) == [Record(0, "good")]
+
+
+def test_a_file_that_is_gone_is_a_reject(tmp_path):
+    r = TextReader(TextSource(name="s", type="text", path="x"))
+    (split,) = r.splits(str(tmp_path / "gone.txt"), 5, 1 << 20)
+    (reject,) = r.read(split)
+    assert "No such file" in reject.reason
+
+
+def test_the_tokenizer_is_trained_on_all_of_a_compressed_file(tmp_path):
+    path = tmp_path / "a.txt.gz"
+    text = noise(200_003)
+    path.write_bytes(gzip.compress(text[:100].encode()) + gzip.compress(text[100:].encode()))
+    facts = train_from_files([str(path)], tmp_path / "t.json", 300, "<|eot|>", "text", 1 << 30)
+    assert (facts["documents"], facts["bytes"]) == (1, len(text))
