@@ -27,6 +27,7 @@ from gpu_curate.storage import Box, write_table
 FIRST_REFERENCE = MAX_FILES << ROW_BITS  # doc_ids from here up are items of reference sets
 JACCARD_SAMPLE = 10_000  # fuzzy duplicates whose Jaccard similarity to their survivor is measured for the report
 _PAIR_BYTES = 256 << 20  # of text held while pairs are compared
+_NO_PAIRS = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 CLUSTERS = pa.schema(
     [
@@ -92,13 +93,13 @@ class Duplicates(Stage):
         corpus = Corpus(context)
         fuzzy = context.config.dedup.fuzzy
         components = Components(len(corpus))
-        exact = _exact_labels(context, corpus) if context.config.dedup.exact else None
-        if exact is not None:
-            copies = np.flatnonzero(exact != np.arange(len(exact)))
-            components.add_edges(exact[copies], copies)
+        copies, originals = _exact_copies(context, corpus) if context.config.dedup.exact else _NO_PAIRS
+        components.add_edges(originals, copies)
         pairs, how = _connect_bands(context, corpus, components) if fuzzy is not None else (0, "cpu")
-        clusters = _clusters(context, corpus, components.labels(), exact)
-        train_only = _train_only(context, corpus, components.labels())
+        label_N = components.labels()
+        del components
+        clusters = _clusters(context, corpus, label_N, copies, originals)
+        train_only = _train_only(context, corpus, label_N)
         box = context.box(self.name)
         paths = [box.folder / "clusters.parquet", box.folder / "train_only.parquet"]
         write_table(paths[0], clusters, row_group_size=65536)
@@ -132,10 +133,13 @@ class Corpus:
             self.parts += [
                 (of_documents, of_signatures, p) for p in of_documents.parts() if self._compared(documents, p)
             ]
-        ids = [d.read_table(p, ["doc_id"])["doc_id"].to_numpy() for d, _, p in self.parts]
-        self.starts = np.cumsum([0] + [len(i) for i in ids])
-        self.doc_id_N = np.concatenate(ids) if ids else np.zeros(0, np.int64)
-        assert (np.diff(self.doc_id_N) > 0).all(), "partitions out of order"
+        self._files = [pq.ParquetFile(s.verified(p, ".parquet"), memory_map=True) for _, s, p in self.parts]
+        counts = [f.metadata.num_rows for f in self._files]
+        self.starts = np.cumsum([0, *counts])
+        self.doc_id_N = np.empty(self.starts[-1], np.int64)
+        for (documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
+            self.doc_id_N[start:stop] = documents.read_table(part, ["doc_id"])["doc_id"].to_numpy()
+        assert (self.doc_id_N[1:] > self.doc_id_N[:-1]).all(), "partitions out of order"
         actions = {r.name: r.action for r in context.config.references}
         self.is_reference_N = self.doc_id_N >= FIRST_REFERENCE
         self.train_only_N = np.zeros(len(self), np.bool_)
@@ -151,10 +155,12 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.doc_id_N)
 
-    def column(self, name: str) -> np.ndarray:
+    def column(self, name: str, dtype: Any = np.uint64) -> np.ndarray:
         """One column of signatures/ for every document."""
-        arrays = [s.columns(p, name)[0] for _, s, p in self.parts]
-        return np.concatenate(arrays) if arrays else np.zeros(0, np.uint64)
+        values = np.empty(len(self), dtype)
+        for file, start, stop in zip(self._files, self.starts[:-1], self.starts[1:], strict=True):
+            values[start:stop] = file.read([name], use_threads=False)[name].to_numpy()
+        return values
 
     def texts(self, numbers: np.ndarray) -> list[bytes]:
         """The texts of some documents (sorted numbers are read fastest)."""
@@ -175,32 +181,41 @@ def _text_column(folder: str, part: str) -> TextColumn:
     return TextColumn.from_arrow(Box(Path(folder)).read_table(part, ["text"])["text"])
 
 
-def _exact_labels(context: Context, corpus: Corpus) -> np.ndarray:
-    """int64 of N: the lowest number of a document of equal content (and scope), itself if there is none.
+def _exact_copies(context: Context, corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+    """Documents whose content (and scope) an earlier document has: (their numbers in order, that document's number).
 
     Empty documents and those of `train_only` sets equal nothing here.
     """
-    hi, lo, nbytes, scope = (corpus.column(c) for c in ("content_hi", "content_lo", "bytes", "scope"))
+    nbytes = corpus.column("bytes", np.int64)
     valid = (nbytes > 0) & ~corpus.train_only_N
+    del nbytes
+    key = corpus.column("content_hi")
+    fuzzy = context.config.dedup.fuzzy
+    if fuzzy is not None and fuzzy.scope == "group":
+        key ^= fmix64(corpus.column("scope"))
+    a, b = band_edges(key, valid)
+    same = np.ones(len(a), np.bool_)
+    for name in ("content_lo", "content_hi", "bytes"):
+        values = corpus.column(name)
+        same &= values[a] == values[b]
     exact = Components(len(corpus))
-    scoped = hi ^ fmix64(scope) if scope.any() else hi
-    a, b = band_edges(scoped, valid)
-    same = (lo[a] == lo[b]) & (nbytes[a] == nbytes[b]) & (hi[a] == hi[b])
     if not same.all():  # two different contents share 64 bits: compare every pair of those buckets
-        for bucket in np.unique(scoped[a[~same]]):
-            members = np.flatnonzero((scoped == bucket) & valid)
-            order = members[np.lexsort((members, nbytes[members], lo[members], hi[members]))]
-            x, y = order[:-1], order[1:]
-            alike = (lo[x] == lo[y]) & (hi[x] == hi[y]) & (nbytes[x] == nbytes[y])
-            exact.add_edges(x[alike], y[alike])
+        lo = corpus.column("content_lo")
+        for bucket in np.unique(key[a[~same]]):
+            members = np.flatnonzero((key == bucket) & valid)
+            order = members[np.lexsort((members, lo[members]))]
+            alike = lo[order[:-1]] == lo[order[1:]]
+            exact.add_edges(order[:-1][alike], order[1:][alike])
         a, b = a[same], b[same]
+    del key, valid
     if context.config.dedup.exact == "compare":
-        keep = np.concatenate(
-            [_equal_texts(corpus, x, y) for x, y in _pair_chunks(corpus, a, b)] or [np.zeros(0, bool)]
-        )
-        a, b = a[keep], b[keep]
+        keep = [_equal_texts(corpus, x, y) for x, y in _pair_chunks(corpus, a, b)]
+        alike = np.concatenate([*keep, np.zeros(0, np.bool_)])
+        a, b = a[alike], b[alike]
     exact.add_edges(a, b)
-    return exact.labels()
+    label_N = exact.labels()
+    copies = np.flatnonzero(label_N != np.arange(len(label_N)))
+    return copies, label_N[copies]
 
 
 def _equal_texts(corpus: Corpus, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -211,7 +226,7 @@ def _pair_chunks(corpus: Corpus, a: np.ndarray, b: np.ndarray) -> Iterator[tuple
     """Pairs in slices whose texts fit in memory; the order stays."""
     if not len(a):
         return
-    nbytes = corpus.column("bytes")
+    nbytes = corpus.column("bytes", np.int64)
     owner = np.cumsum(nbytes[a] + nbytes[b]) // _PAIR_BYTES
     cuts = np.flatnonzero(np.diff(owner)) + 1
     yield from zip(np.split(a, cuts), np.split(b, cuts), strict=True)
@@ -221,24 +236,38 @@ def _connect_bands(context: Context, corpus: Corpus, components: Components) -> 
     """Connect every pair of documents that shares a bucket (and passes `verify`); returns pairs and where it ran."""
     fuzzy = context.config.dedup.fuzzy
     assert fuzzy is not None
-    valid = (corpus.column("n_shingles") > 0) & ~corpus.train_only_N
+    valid = (corpus.column("n_shingles", np.int64) > 0) & ~corpus.train_only_N
     if fuzzy.verify == "none" and _curator_wanted(context):
         return _connect_by_curator(context, corpus, valid, components), "gpu (NeMo Curator)"
     pairs = 0
+    if fuzzy.verify == "none":
+        placed = _place(context, valid)
+        for b in range(fuzzy.num_bands):
+            pairs += components.add_band(_place(context, corpus.column(band_column(b))), placed)
+        return pairs, context.backend
+    by_content = np.lexsort((corpus.column("content_hi"), corpus.column("content_lo")))
     for b in range(fuzzy.num_bands):
-        hash_N = corpus.column(band_column(b))
-        if fuzzy.verify == "none":
-            pairs += components.add_band(_place(context, hash_N), _place(context, valid))
-            continue
-        x, y = band_edges(hash_N, valid)
+        x, y = _pairs_to_verify(corpus.column(band_column(b)), valid, by_content)
         pairs += len(x)
         label_N = components.labels()
         new = label_N[x] != label_N[y]  # the others would connect nothing
-        x, y = x[new], y[new]
-        for p, q in _pair_chunks(corpus, x, y):
+        for p, q in _pair_chunks(corpus, x[new], y[new]):
             alike = _similarity(corpus, p, q, fuzzy) >= fuzzy.threshold
             components.add_edges(p[alike], q[alike])
-    return pairs, context.backend
+    return pairs, "cpu"
+
+
+def _pairs_to_verify(hash_N: np.ndarray, valid: np.ndarray, by_content: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Candidate pairs of one band where a pair may fail: neighbours in a bucket, and everyone with its first document.
+
+    Buckets are in order of content, not of place, so that the pairs do not depend on where documents lie.
+    """
+    a, b = band_edges(hash_N[by_content], valid[by_content])
+    chain = Components(len(hash_N))
+    chain.add_edges(a, b)
+    first = chain.labels()[b]
+    far = first != a
+    return by_content[np.concatenate([a, first[far]])], by_content[np.concatenate([b, b[far]])]
 
 
 def _connect_by_curator(context: Context, corpus: Corpus, valid: np.ndarray, components: Components) -> int:
@@ -311,11 +340,17 @@ def _signature_rows(corpus: Corpus, numbers: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.concatenate(rows))
 
 
-def _clusters(context: Context, corpus: Corpus, label_N: np.ndarray, exact: np.ndarray | None) -> pa.Table:
+def _clusters(
+    context: Context, corpus: Corpus, label_N: np.ndarray, copies: np.ndarray, originals: np.ndarray
+) -> pa.Table:
     """The members of every component of two or more, in order of doc_id."""
-    size_N = np.bincount(label_N, minlength=len(label_N))
-    members = np.flatnonzero(size_N[label_N] > 1)
+    shared = np.zeros(len(label_N), np.bool_)
+    joined = label_N != np.arange(len(label_N))
+    shared[label_N[joined]] = True
+    members = np.flatnonzero(shared | joined)
+    del shared, joined
     component = label_N[members]
+    _, inverse, sizes = np.unique(component, return_inverse=True, return_counts=True)
     rank = _rank(context, corpus, members)
     order = np.lexsort((rank, component))  # best of each component first
     head = np.flatnonzero(np.diff(component[order], prepend=-1))
@@ -324,13 +359,11 @@ def _clusters(context: Context, corpus: Corpus, label_N: np.ndarray, exact: np.n
     survivor[order] = np.repeat(members[order[head]], runs)
     survives = survivor == members
     is_reference = corpus.is_reference_N[members]
-    if exact is None:
-        is_copy = np.zeros(len(members), np.bool_)
-    else:  # an exact copy: a document of equal content ranks before it
-        by_content = np.lexsort((rank, exact[members]))
-        first = np.diff(exact[members][by_content], prepend=-1) != 0
-        is_copy = np.empty(len(members), np.bool_)
-        is_copy[by_content] = ~first
+    content = members.copy()  # an exact copy: a document of equal content ranks before it
+    content[np.searchsorted(members, copies)] = originals
+    by_content = np.lexsort((rank, content))
+    is_copy = np.empty(len(members), np.bool_)
+    is_copy[by_content] = np.diff(content[by_content], prepend=-1) == 0
     kind = np.where(is_copy, "exact", "fuzzy").astype(object)
     kind[survives | is_reference] = None
     survivor[is_reference] = members[is_reference]  # a reference is never dropped
@@ -338,7 +371,7 @@ def _clusters(context: Context, corpus: Corpus, label_N: np.ndarray, exact: np.n
         {
             "doc_id": corpus.doc_id_N[members],
             "component": corpus.doc_id_N[component],
-            "size": size_N[component].astype(np.int64),
+            "size": sizes[inverse].astype(np.int64),
             "survivor": corpus.doc_id_N[survivor],
             "kind": pa.array(kind, pa.string()).dictionary_encode().cast(CLUSTERS.field("kind").type),
             "jaccard": _measured(context, corpus, members, survivor, kind),
@@ -380,7 +413,7 @@ def _rank(context: Context, corpus: Corpus, members: np.ndarray) -> np.ndarray:
     if keep == "first":
         keys = [members]
     elif keep == "longest":
-        keys.append(-corpus.column("bytes")[members])
+        keys.append(-corpus.column("bytes", np.int64)[members])
     elif keep.startswith("highest:"):
         keys.append(-_score(context, corpus, keep.removeprefix("highest:"))[members])
     keys.append(~corpus.is_reference_N[members])
@@ -409,11 +442,11 @@ def _train_only(context: Context, corpus: Corpus, label_N: np.ndarray) -> np.nda
     train_only = corpus.train_only_N
     if not train_only.any():
         return np.zeros(0, np.int64)
-    lo, nbytes = corpus.column("content_lo"), corpus.column("bytes")
+    lo, nbytes = corpus.column("content_lo"), corpus.column("bytes", np.int64)
     match_N = np.isin(lo, lo[train_only]) & (nbytes > 0)
     fuzzy = context.config.dedup.fuzzy
     if fuzzy is not None:
-        valid = corpus.column("n_shingles") > 0
+        valid = corpus.column("n_shingles", np.int64) > 0
         for b in range(fuzzy.num_bands):
             hash_N = corpus.column(band_column(b))
             match_N |= np.isin(hash_N, hash_N[train_only & valid]) & valid
