@@ -17,6 +17,7 @@ from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import is_remote, open_raw
 
 _BATCH_ROWS = 1024
+_MAX_REJECTS = 1 << 22  # of one row group: a damaged footer may claim any number of rows
 HEAD_BYTES = 200
 
 
@@ -24,7 +25,8 @@ class ParquetReader:
     """Reads a string column (or UTF-8 bytes) and the columns kept, row group by row group.
 
     A row is its number in the whole file, whether or not its row group is sampled. A null text, or bytes that are not
-    UTF-8, reject the row; a page that cannot be read rejects the rest of its row group. Memory: one batch of 1,024 rows.
+    UTF-8, reject the row; a page that cannot be read rejects each row left of its row group. A kept value that Python
+    cannot hold (a date past year 9999, text that is not UTF-8) is null. Memory: one batch of 1,024 rows.
     """
 
     suffixes: tuple[str, ...] = (".parquet", ".pq", ".parq")
@@ -39,7 +41,7 @@ class ParquetReader:
         """One or more row groups of at most `max_bytes` of text each. Reads the footer.
 
         Raises:
-            ConfigError: the file has no such column; the message names those it has.
+            ConfigError: the file has no such column, or two of that name; the message names those it has.
         """
         try:
             with open_raw(path, self.source.storage_options, random=True) as f:
@@ -49,6 +51,8 @@ class ParquetReader:
                 raise ConfigError(f"{path}: no such file") from e
             return [Split(path, 0, -1, 0, 0)]  # read() says what is wrong with it, in rejects
         text = self._text_leaf(path, metadata)
+        if metadata.num_rows == 0:
+            return [Split(path, 0, -1, 0, 0)]  # read() says that it is empty
         splits: list[Split] = []
         row = 0
         pick = self.source.row_groups
@@ -68,9 +72,11 @@ class ParquetReader:
     def _text_leaf(self, path: str, metadata: pq.FileMetaData) -> int:
         names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
         for column in [self.source.text_column, *self._keep]:
-            if not any(n == column or n.startswith(column + ".") for n in names):
+            fitting = [n for n in names if n == column or n.startswith(column + ".")]
+            if not fitting or len(set(fitting)) < len(fitting):
+                what = "two columns" if fitting else "no column"
                 raise ConfigError(
-                    f"source {self.source.name}: {path} has no column {column!r} (it has {', '.join(names[:20])})"
+                    f"source {self.source.name}: {path} has {what} {column!r} (it has {', '.join(names[:20])})"
                 )
         if self.source.text_column not in names:
             raise ConfigError(f"source {self.source.name}: {path}: column {self.source.text_column!r} is not a string")
@@ -103,10 +109,11 @@ class ParquetReader:
 
     def _row_group(self, file: pq.ParquetFile, group: int, row: int) -> Iterator[Record | Reject | Skip]:
         columns = [self.source.text_column, *self._keep]
+        stop = row + file.metadata.row_group(group).num_rows
         try:
             for batch in file.iter_batches(_BATCH_ROWS, [group], columns=columns, use_threads=False):
                 texts = _leaf(batch, self.source.text_column)
-                kept = [(name, _leaf(batch, name).to_pylist()) for name in self._keep]
+                kept = [(name, _values(_leaf(batch, name))) for name in self._keep]
                 for i, text in enumerate(_texts(texts)):
                     if isinstance(text, str):
                         yield Record(row, text, {name: values[i] for name, values in kept})
@@ -116,7 +123,10 @@ class ParquetReader:
                         yield Reject(row, None, "not UTF-8", text[:HEAD_BYTES])
                     row += 1
         except (pa.ArrowException, OSError) as e:
-            yield Reject(row, None, f"row group {group} unreadable from row {row}: {_one_line(e)}")
+            lost = range(row, min(max(stop, row + 1), row + _MAX_REJECTS))
+            reason = f"row group {group} unreadable from row {row} to row {max(stop, row + 1) - 1}: {_one_line(e)}"
+            for row in lost:
+                yield Reject(row, None, reason)
 
 
 def _one_line(e: BaseException) -> str:
@@ -132,6 +142,21 @@ def _leaf(batch: pa.RecordBatch, name: str) -> pa.Array:
     for part in rest:
         column = pc.struct_field(column, part)
     return column
+
+
+def _values(array: pa.Array) -> list[Any]:
+    """Python values; None for one that Python cannot hold."""
+    try:
+        return array.to_pylist()
+    except (ValueError, OverflowError):  # UnicodeDecodeError and Arrow's errors are ValueErrors
+        return [_value(scalar) for scalar in array]
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _texts(array: pa.Array) -> list[Any]:
@@ -152,7 +177,12 @@ def _texts(array: pa.Array) -> list[Any]:
 
 
 def scalar_text(value: Any) -> str | None:
-    """A kept value as a string column holds it: strings as they are, the rest as JSON."""
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    """A kept value as a string column holds it: strings as they are, the rest as JSON; lone surrogates as U+FFFD."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    if text.isascii():
+        return text
+    from gpu_curate.text.normalize import well_formed
+
+    return well_formed(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 import zipfile
 
@@ -11,8 +12,8 @@ import pytest
 
 from gpu_curate.config import ParquetSource
 from gpu_curate.errors import ConfigError
-from gpu_curate.sources import Record, Reject
-from gpu_curate.sources.parquet import ParquetReader
+from gpu_curate.sources import Record, Reject, Skip
+from gpu_curate.sources.parquet import ParquetReader, scalar_text
 
 
 def reader(**options):
@@ -67,6 +68,15 @@ def test_a_missing_column_is_an_error_that_names_those_there_are(ten_groups):
         read(ten_groups, text_column="body")
 
 
+@pytest.mark.parametrize("kept", ["text", "url"])
+def test_a_column_name_that_is_there_twice_is_an_error(tmp_path, kept):
+    path = tmp_path / "twice.parquet"
+    names = ["text", "url", kept]
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"])] * 3, names=names), path)
+    with pytest.raises(ConfigError, match=rf"two columns '{kept}' \(it has text, url, {kept}\)"):
+        read(path, keep_columns=["url"])
+
+
 def test_a_column_that_is_no_string_is_an_error(tmp_path):
     path = tmp_path / "n.parquet"
     pq.write_table(pa.table({"text": [1, 2]}), path)
@@ -91,6 +101,41 @@ def test_invalid_utf8_in_a_string_column_is_rejected_row_by_row(tmp_path):
     assert [i.row for i in items if isinstance(i, Reject)] == [1]
 
 
+def test_a_kept_value_that_python_cannot_hold_is_null_and_its_row_is_read(tmp_path):
+    path = tmp_path / "k.parquet"
+    far = pa.array([0, 2**62, None, 1], pa.int64()).view(pa.timestamp("us"))
+    broken = pa.array([b"good", b"\xff", b"caf\xc3\xa9", None], pa.binary()).view(pa.string())
+    nested = pa.StructArray.from_arrays([far, broken], ["at", "name"])
+    listed = pa.ListArray.from_arrays([0, 1, 2, 3, 4], far)
+    columns = {"text": list("abcd"), "at": far, "name": broken, "both": nested, "all": listed}
+    pq.write_table(pa.table(columns), path, row_group_size=3)
+    items = read(path, keep_columns=["at", "both", "both.name", "all"], group_column="name")
+    assert texts(items) == list("abcd")
+    epoch, after = datetime.datetime(1970, 1, 1), datetime.datetime(1970, 1, 1, 0, 0, 0, 1)
+    assert [i.columns["at"] for i in items] == [epoch, None, None, after]
+    assert [i.columns["name"] for i in items] == ["good", None, "café", None]
+    assert [i.columns["both.name"] for i in items] == ["good", None, "café", None]
+    assert [i.columns["both"] for i in items][::3] == [{"at": epoch, "name": "good"}, {"at": after, "name": None}]
+    assert items[1].columns["both"] is None
+    assert [i.columns["all"] for i in items] == [[epoch], None, [None], [after]]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, None),
+        ("caf\ud83c", "caf\ufffd"),
+        ("\ud83c\udf0d", "\U0001f30d"),
+        ("é", "é"),
+        ({"b": ["x\udfff"], "a\ud800": 1}, '{"a\ufffd": 1, "b": ["x\ufffd"]}'),
+        (True, "true"),
+        (datetime.date(2024, 1, 2), '"2024-01-02"'),
+    ],
+)
+def test_kept_values_become_text_that_utf8_can_hold(value, text):
+    assert scalar_text(value) == text
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
 def test_every_string_type_reads_alike(tmp_path, kind):
     path = tmp_path / "d.parquet"
@@ -109,7 +154,7 @@ def test_dots_reach_into_structs(tmp_path):
 def test_empty_and_broken_files_do_not_stop_the_others(tmp_path):
     empty = tmp_path / "empty.parquet"
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), empty)
-    assert texts(read(empty)) == []
+    assert read(empty) == [Skip("empty_file")]
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1 nothing")
     (reject,) = read(broken)
@@ -133,8 +178,9 @@ def test_a_damaged_page_rejects_its_row_group_and_keeps_the_others(tmp_path):
     path.write_bytes(data)
     items = read(path)
     assert texts(items) == rows[:100] + rows[200:]
-    (reject,) = [i for i in items if isinstance(i, Reject)]
-    assert reject.row == 100
+    rejects = [i for i in items if isinstance(i, Reject)]
+    assert [r.row for r in rejects] == list(range(100, 200))
+    assert all("row group 1 unreadable from row 100 to row 199" in r.reason for r in rejects)
 
 
 def test_real_common_crawl_rows(shared_data):

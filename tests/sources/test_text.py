@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import itertools
 import lzma
 import random
 
@@ -42,7 +43,7 @@ def test_a_compressed_file_is_one_whole_document(tmp_path, suffix, members):
     text = noise(200_003)  # more than one block of input in each format
     cuts = [len(text) * i // members for i in range(members + 1)]
     path = tmp_path / f"a.txt{suffix}"
-    parts = zip(cuts, cuts[1:], strict=False)
+    parts = itertools.pairwise(cuts)
     path.write_bytes(b"".join(COMPRESS[suffix](text[a:b].encode()) for a, b in parts))
     assert read(path) == [Record(0, text)]
 
