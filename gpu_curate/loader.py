@@ -20,6 +20,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import numbers
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -113,16 +114,57 @@ def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
         return None
     try:
         manifest = json.loads(path.read_bytes())
-        version, format = manifest["version"], manifest["format"]
-        for key in ("dtype", "eot_id", "vocab_size", "splits"):
-            manifest[key]
-    except (ValueError, KeyError, TypeError) as e:
+    except (OSError, ValueError, RecursionError) as e:
         raise FatalError(f"{path}: not a manifest of shards ({type(e).__name__}: {e})") from e
-    if version != 1 or format not in FORMATS:
-        raise FatalError(
-            f"{path}: version {version}, format {format!r}; expected version 1, one of {', '.join(FORMATS)}"
-        )
+    faults = _manifest_faults(manifest)
+    if faults:
+        raise FatalError(f"{path}: not a manifest of shards ({'; '.join(faults)})")
     return manifest
+
+
+def _manifest_faults(manifest: Any) -> list[str]:
+    """What in the data of a manifest.json readers could not use."""
+    if not isinstance(manifest, dict):
+        return [f"expected a mapping, got {type(manifest).__name__}"]
+    version, format = manifest.get("version"), manifest.get("format")
+    if version != 1 or format not in list(FORMATS):
+        return [f"version {version!r}, format {format!r}; expected version 1, one of {', '.join(FORMATS)}"]
+    faults: list[str] = []
+
+    def check(place: str, entry: Any, kinds: dict[str, Callable[[Any], bool]]) -> bool:
+        if not isinstance(entry, dict):
+            faults.append(f"{place.rstrip('.')}: expected a mapping, got {entry!r}")
+            return False
+        wrong = [f"{place}{key}: {entry.get(key)!r}" for key, right in kinds.items() if not right(entry.get(key))]
+        faults.extend(wrong)
+        return not wrong
+
+    kinds = {"dtype": lambda v: v in ("uint16", "uint32"), "eot_id": _is_count, "vocab_size": _is_count}
+    check("", manifest, {**kinds, "tokens_per_shard": lambda v: v is None or (_is_count(v) and v > 0)})
+    if manifest.get("tokenizer") is not None:
+        check("tokenizer.", manifest["tokenizer"], {"sha256": _is_text})
+    if not check("", manifest, {"splits": lambda v: isinstance(v, dict) and set(v) <= set(_PREFIX)}):
+        return faults
+    for split, entry in manifest["splits"].items():
+        place = f"splits.{split}."
+        if check(place, entry, {"tokens": _is_count, "documents": _is_count, "shards": lambda v: isinstance(v, list)}):
+            kinds = {"file": _is_file_name, "tokens": _is_count, "bytes": _is_count, "sha256": _is_text}
+            for number, shard in enumerate(entry["shards"]):
+                check(f"{place}shards.{number}.", shard, kinds)
+    return faults
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62  # sums stay in int64
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_file_name(value: Any) -> bool:
+    """A name in the folder itself: a manifest names no file elsewhere."""
+    return isinstance(value, str) and value not in ("", ".", "..") and not set(value) & set("/\\\0")
 
 
 # --------------------------------------------------------------------------------------------------------- the loader
@@ -145,7 +187,7 @@ class ShardLoader:
         batches_per_epoch (also len()), rows, tokens (of the split), leftover_tokens (of an epoch, on all ranks together:
             tokens that are no target; the first token of the stream never is and is not counted).
     Raises:
-        ConfigError: a number out of range, fewer tokens than one batch of all ranks, another tokenizer, torch or
+        ConfigError: no integer or a number out of range, fewer tokens than one batch of all ranks, another tokenizer, torch or
             documents.parquet missing. FatalError: a shard differs from its manifest or header.
     Memory: pages of the mapped files, and one batch. Cheap to make; picklable (a copy opens the files again).
     """
@@ -165,6 +207,8 @@ class ShardLoader:
         tokenizer_sha256: str | None = None,
     ):
         self._arguments = {k: v for k, v in locals().items() if k != "self"}
+        batch_size, seq_len = _integer("batch_size", batch_size), _integer("seq_len", seq_len)
+        rank, world_size = _integer("rank", rank), _integer("world_size", world_size)
         if batch_size < 1 or seq_len < 1 or not 0 <= rank < world_size:
             raise ConfigError(
                 f"batch_size {batch_size} and seq_len {seq_len} must be positive, rank {rank} in 0..{world_size - 1}"
@@ -172,7 +216,7 @@ class ShardLoader:
         self.stream = Stream(directory, split)
         self._check_tokenizer(tokenizer_sha256)
         self.batch_size, self.seq_len, self.rank, self.world_size = batch_size, seq_len, rank, world_size
-        self.shuffle = shuffle
+        self.shuffle = None if shuffle is None else _integer("shuffle", shuffle)
         self.tokens = self.stream.length
         self._starts_R = self._aligned_starts() if align_documents else None
         self.rows = max(self.tokens - 1, 0) // seq_len if self._starts_R is None else len(self._starts_R)
@@ -201,6 +245,7 @@ class ShardLoader:
         Returns:
             x, y: int64 (B, T); y is x one token later in the stream. Fresh arrays: the caller may write to them.
         """
+        i = _integer("batch", i)
         if i < 0:
             raise ConfigError(f"batch {i}: batches are numbered from 0")
         epoch, i = divmod(i, self.batches_per_epoch)
@@ -223,9 +268,7 @@ class ShardLoader:
             step: optimizer steps done; each took `accum` micro-batches of every rank. A run that resumes gives the step
                 number of its checkpoint and gets the stream that it would have seen.
         """
-        if step < 0 or accum < 1:
-            raise ConfigError(f"step {step} must not be negative, accum {accum} must be positive")
-        i = step * accum
+        i = _first_batch(step, accum)
         while True:
             yield self.batch(i)
             i += 1
@@ -264,6 +307,20 @@ class ShardLoader:
         return njit(_align)(bounds, self.tokens, self.seq_len)
 
 
+def _integer(name: str, value: Any) -> int:
+    """An argument as an int; NumPy's integers count, floats, texts and switches do not."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise ConfigError(f"{name} {value!r}: expected an integer, got {type(value).__name__}")
+    return int(value)
+
+
+def _first_batch(step: int, accum: int) -> int:
+    step, accum = _integer("step", step), _integer("accum", accum)
+    if step < 0 or accum < 1:
+        raise ConfigError(f"step {step} must not be negative, accum {accum} must be positive")
+    return step * accum
+
+
 def _identity(array: np.ndarray) -> np.ndarray:
     return array
 
@@ -283,17 +340,24 @@ def documents(directory: str | os.PathLike[str], split: str) -> tuple[np.ndarray
         position_D, tokens_D: int64; document d is tokens position_D[d] .. position_D[d] + tokens_D[d] - 1 of the stream,
         the last of them its end-of-text token.
     Raises:
-        ConfigError: there is no documents.parquet.
+        ConfigError: there is no documents.parquet. FatalError: it cannot be read, or lacks these columns.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     path = Path(directory) / "documents.parquet"
     if not path.exists():
         raise ConfigError(f"{path}: no such file; it says where documents start")
-    table = pq.read_table(path, columns=["split", "position", "tokens"])
-    table = table.filter(pc.equal(table["split"].cast("string"), _SPLITS[split]))
-    position, tokens = (table[name].to_numpy().astype(np.int64) for name in ("position", "tokens"))
+    try:
+        table = pq.read_table(path, columns=["split", "position", "tokens"])
+        nulls = sum(column.null_count for column in table.columns)
+        if nulls:
+            raise FatalError(f"{path}: {nulls} nulls in split, position or tokens")
+        table = table.filter(pc.equal(table["split"].cast("string"), _SPLITS[split]))
+        position, tokens = (table[name].cast("int64").to_numpy() for name in ("position", "tokens"))
+    except (pa.ArrowException, OSError, KeyError) as e:
+        raise FatalError(f"{path}: cannot be read ({type(e).__name__}: {' '.join(str(e).split())})") from e
     order = np.argsort(position, kind="stable")
     return position[order], tokens[order]
 
@@ -371,7 +435,9 @@ def torch_dataset(loader: ShardLoader, step: int = 0, accum: int = 1, num_batche
     """
     from gpu_curate.loader import TorchDataset
 
-    return TorchDataset(loader, step * accum, num_batches)
+    return TorchDataset(
+        loader, _first_batch(step, accum), None if num_batches is None else _integer("num_batches", num_batches)
+    )
 
 
 def __getattr__(name: str) -> Any:
@@ -411,14 +477,18 @@ def verify(directory: str | os.PathLike[str]) -> list[Finding]:
     """Check every byte of a shards folder. An empty list means: as the manifest says.
 
     Sizes, headers, sha256 and lengths of all shards; sums per split; one end-of-text token per document, at its end; ids
-    below vocab_size; documents.parquet tiles each split without gap or overlap; no shard that the manifest does not name.
+    below vocab_size; documents.parquet tiles each split without gap or overlap; no shard that the manifest does not name;
+    tokenizer.json is the one that the manifest names. What cannot be read is a finding too.
 
     Memory: 32 bytes a document, and a few bytes for each token of a block. Time: about that of sha256sum.
     Raises:
-        ConfigError: no folder, or no manifest.json in it. FatalError: the manifest cannot be read.
+        ConfigError: no folder, or no manifest.json in it.
     """
     directory = Path(directory)
-    manifest = read_manifest(directory)
+    try:
+        manifest = read_manifest(directory)
+    except FatalError as e:
+        return [Finding("manifest.json", e.message)]
     if manifest is None:
         raise ConfigError(f"{directory}: no manifest.json to verify against")
     findings: list[Finding] = []
@@ -434,7 +504,10 @@ def verify(directory: str | os.PathLike[str]) -> list[Finding]:
             if size is not None and (shard["tokens"] > size or (not last and shard["tokens"] != size)):
                 findings.append(Finding(shard["file"], f"{shard['tokens']} tokens, tokens_per_shard is {size}"))
             inside = ends_D[np.searchsorted(ends_D, position) : np.searchsorted(ends_D, position + shard["tokens"])]
-            eots += _verify_shard(directory, shard, manifest, inside - position, findings)
+            try:
+                eots += _verify_shard(directory, shard, manifest, inside - position, findings)
+            except (FatalError, OSError) as e:
+                findings.append(Finding(shard["file"], e.message if isinstance(e, FatalError) else str(e)))
             position += shard["tokens"]
         if position != entry["tokens"]:
             findings.append(
@@ -442,8 +515,23 @@ def verify(directory: str | os.PathLike[str]) -> list[Finding]:
             )
         if eots != entry["documents"]:
             findings.append(Finding(f"split {split}", f"{eots} end-of-text tokens, {entry['documents']} documents"))
+    _verify_tokenizer(directory, manifest, findings)
     findings += [Finding(p.name, "not in the manifest") for p in sorted(directory.glob("*.bin")) if p.name not in named]
     return findings
+
+
+def _verify_tokenizer(directory: Path, manifest: dict[str, Any], findings: list[Finding]) -> None:
+    file, named = "tokenizer.json", manifest.get("tokenizer")
+    if named is None:
+        findings.append(Finding("manifest.json", "names no tokenizer"))
+        return
+    try:
+        digest = hashlib.sha256((directory / file).read_bytes()).hexdigest()
+    except OSError as e:
+        findings.append(Finding(file, str(e)))
+        return
+    if digest != named["sha256"]:
+        findings.append(Finding(file, f"sha256 {digest}, the manifest has {named['sha256']}"))
 
 
 def _verify_documents(
@@ -452,7 +540,7 @@ def _verify_documents(
     file = "documents.parquet"
     try:
         position, tokens = documents(directory, split)
-    except ConfigError as e:
+    except (ConfigError, FatalError) as e:
         findings.append(Finding(file, e.message))
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if len(position) != entry["documents"]:
@@ -474,13 +562,12 @@ def _verify_documents(
 def _verify_shard(
     directory: Path, shard: dict[str, Any], manifest: dict[str, Any], ends: np.ndarray, findings: list[Finding]
 ) -> int:
-    """Check one shard; `ends` are the places in it where a document ends. Returns its end-of-text tokens."""
+    """Check one shard; `ends` are the places in it where a document ends. Returns its end-of-text tokens.
+
+    Raises: FatalError, OSError: it cannot be opened.
+    """
     path, format, eot_id = directory / shard["file"], FORMATS[manifest["format"]], manifest["eot_id"]
-    try:
-        tokens = format.open(path, np.dtype(manifest["dtype"]), shard["tokens"])
-    except FatalError as e:
-        findings.append(Finding(shard["file"], e.message))
-        return 0
+    tokens = format.open(path, np.dtype(manifest["dtype"]), shard["tokens"])
     if path.stat().st_size != shard["bytes"]:
         findings.append(Finding(shard["file"], f"{path.stat().st_size} bytes, the manifest has {shard['bytes']}"))
     with path.open("rb") as f:

@@ -22,7 +22,8 @@ from gpu_curate.formats import FORMATS
 from gpu_curate.loader import ShardLoader, Stream, head, info, permute, torch_dataset, verify
 
 EOT, VOCAB = 999, 1000
-TOKENIZER = "ab" * 32
+TOKENIZER_JSON = b'{"model": {}}'
+TOKENIZER = hashlib.sha256(TOKENIZER_JSON).hexdigest()
 
 
 def make(folder, splits, per_shard=None, format="llmc", dtype=np.uint16, lens=None):
@@ -69,6 +70,7 @@ def make(folder, splits, per_shard=None, format="llmc", dtype=np.uint16, lens=No
     table = pa.table(rows)
     table = table.set_column(0, "split", table["split"].dictionary_encode())
     pq.write_table(table, folder / "documents.parquet")
+    (folder / "tokenizer.json").write_bytes(TOKENIZER_JSON)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return streams
 
@@ -383,11 +385,39 @@ def test_a_tokenizer_of_another_hash_is_refused(folder, tmp_path):
         (("train", 1, 8, 2, 2), "rank 2 in 0..1"),
         (("train", 1, 8, -1, 2), "rank -1"),
         (("train", 64, 1024), "fewer than one batch of 64 rows"),
+        (("train", "4", 8), "batch_size '4': expected an integer, got str"),
+        (("train", 4.0, 8), r"batch_size 4\.0: expected an integer"),
+        (("train", True, 8), "batch_size True: expected an integer"),
+        (("train", 1, None), "seq_len None: expected an integer"),
+        (("train", 1, 8, 0.0, 2), r"rank 0\.0: expected an integer"),
+        (("train", 1, 8, 0, "2"), "world_size '2': expected an integer"),
+        (("train", 1, 8, 0, 0), "rank 0 in 0..-1"),
     ],
 )
 def test_arguments_out_of_range_are_named(folder, arguments, message):
     with pytest.raises(ConfigError, match=message):
         numpy_loader(folder, *arguments)
+
+
+@pytest.mark.parametrize("shuffle", ["x", 1.0, True, False])
+def test_a_shuffle_seed_is_an_integer(folder, shuffle):
+    with pytest.raises(ConfigError, match=f"shuffle {shuffle!r}: expected an integer"):
+        numpy_loader(folder, "train", 1, 8, shuffle=shuffle)
+
+
+def test_positions_are_integers_numpys_too(folder):
+    loader = numpy_loader(folder, "train", np.int64(1), np.uint16(8), np.int32(0), np.int64(1), shuffle=np.uint64(3))
+    plain = numpy_loader(folder, "train", 1, 8, shuffle=3)
+    assert as_lists([loader.batch(np.uint8(2))]) == as_lists([plain.batch(2)])
+    for call, said in (
+        (lambda: plain.batch(1.5), r"batch 1\.5"),
+        (lambda: plain.batch("1"), "batch '1'"),
+        (lambda: next(plain.batches(1.0)), r"step 1\.0"),
+        (lambda: next(plain.batches(0, True)), "accum True"),
+        (lambda: next(plain.batches(-2)), "step -2 must not be negative"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            call()
 
 
 def test_negative_positions_are_refused(folder):
@@ -484,6 +514,11 @@ def rewrite_documents(folder, change):
     pq.write_table(pa.table(columns), folder / "documents.parquet")
 
 
+def replace_by_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
 def add(column, row, number):
     return lambda columns: columns[column].__setitem__(row, columns[column][row] + number)
 
@@ -525,6 +560,78 @@ DAMAGE = {
         "59 rows",
     ),
     "a gap": (lambda f: rewrite_documents(f, add("position", 3, 1)), "documents.parquet", "train: document 3 at"),
+    "a cut documents.parquet": (
+        lambda f: os.truncate(f / "documents.parquet", (f / "documents.parquet").stat().st_size // 2),
+        "documents.parquet",
+        "cannot be read",
+    ),
+    "an empty documents.parquet": (
+        lambda f: os.truncate(f / "documents.parquet", 0),
+        "documents.parquet",
+        "cannot be read",
+    ),
+    "a folder for documents.parquet": (lambda f: replace_by_folder(f / "documents.parquet"), "documents.parquet", ""),
+    "no column of tokens": (
+        lambda f: rewrite_documents(f, lambda c: c.pop("tokens")),
+        "documents.parquet",
+        "cannot be read",
+    ),
+    "a position that is null": (
+        lambda f: rewrite_documents(f, lambda c: c["position"].__setitem__(3, None)),
+        "documents.parquet",
+        "1 nulls in",
+    ),
+    "positions in words": (
+        lambda f: rewrite_documents(f, lambda c: c.update(position=["x"] * len(c["position"]))),
+        "documents.parquet",
+        "cannot be read",
+    ),
+    "a folder for a shard": (lambda f: replace_by_folder(f / "train_000001.bin"), "train_000001.bin", "directory"),
+    "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json", "No such file"),
+    "another tokenizer": (lambda f: flip(f, "tokenizer.json", 2, b"n"), "tokenizer.json", "sha256"),
+    "a tokenizer unnamed": (lambda f: edit(f, lambda m: m.pop("tokenizer")), "manifest.json", "names no tokenizer"),
+    "a tokenizer without sha256": (
+        lambda f: edit(f, lambda m: m["tokenizer"].pop("sha256")),
+        "manifest.json",
+        "tokenizer.sha256: None",
+    ),
+    "no manifest in manifest.json": (lambda f: os.truncate(f / "manifest.json", 9), "manifest.json", "not a manifest"),
+    "a dtype unknown": (lambda f: edit(f, lambda m: m.update(dtype="x")), "manifest.json", "dtype: 'x'"),
+    "a dtype of signed": (lambda f: edit(f, lambda m: m.update(dtype=["i4"])), "manifest.json", "dtype: ['i4']"),
+    "a split of null": (
+        lambda f: edit(f, lambda m: m["splits"].update(train=None)),
+        "manifest.json",
+        "splits.train: expected a mapping, got None",
+    ),
+    "a split unknown": (lambda f: edit(f, lambda m: m["splits"].update(test={})), "manifest.json", "splits: "),
+    "no splits": (lambda f: edit(f, lambda m: m.update(splits=None)), "manifest.json", "splits: None"),
+    "no shards": (
+        lambda f: edit(f, lambda m: m["splits"]["train"].pop("shards")),
+        "manifest.json",
+        "splits.train.shards: None",
+    ),
+    "a shard without sha256": (
+        lambda f: edit(f, lambda m: m["splits"]["train"]["shards"][1].pop("sha256")),
+        "manifest.json",
+        "splits.train.shards.1.sha256: None",
+    ),
+    "a shard elsewhere": (
+        lambda f: edit(f, lambda m: m["splits"]["train"]["shards"][0].update(file="../train_000000.bin")),
+        "manifest.json",
+        "splits.train.shards.0.file: '../train_000000.bin'",
+    ),
+    "tokens below zero": (
+        lambda f: edit(f, lambda m: m["splits"]["train"].update(tokens=-1)),
+        "manifest.json",
+        "splits.train.tokens: -1",
+    ),
+    "a shard size of zero": (
+        lambda f: edit(f, lambda m: m.update(tokens_per_shard=0)),
+        "manifest.json",
+        "tokens_per_shard: 0",
+    ),
+    "an EOT of text": (lambda f: edit(f, lambda m: m.update(eot_id="0")), "manifest.json", "eot_id: '0'"),
+    "a vocabulary of true": (lambda f: edit(f, lambda m: m.update(vocab_size=True)), "manifest.json", "vocab_size"),
     "no documents.parquet": (lambda f: (f / "documents.parquet").unlink(), "documents.parquet", "no such file"),
 }
 
@@ -550,6 +657,15 @@ def test_verify_checks_the_megatron_index(tmp_path):
     data[-8] ^= 1
     (tmp_path / "s" / "train_000000.idx").write_bytes(data)
     assert verify(tmp_path / "s")[0].file == "train_000000.idx"
+
+
+@pytest.mark.parametrize("format", list(FORMATS))
+@pytest.mark.parametrize("name", ["train_000000.bin", "train_000000.idx", "tokenizer.json", "manifest.json"])
+def test_verify_reports_a_folder_in_the_place_of_any_file(tmp_path, format, name):
+    make(tmp_path / "s", {"train": documents(20)}, format=format)
+    if (tmp_path / "s" / name).exists():
+        replace_by_folder(tmp_path / "s" / name)
+        assert verify(tmp_path / "s")
 
 
 def test_verify_needs_a_manifest(tmp_path):
