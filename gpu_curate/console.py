@@ -42,20 +42,21 @@ class Lines:
     def warn(self, text: str) -> None:
         print(f"warning: {text}", file=sys.stderr, flush=True)
 
-    def box(self, name: str, done: int, total: int | None, nbytes: int) -> None:
+    def box(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
         ended = total is not None and done == total
         if ended and name not in self._ended:
             self._ended.add(name)
-            self._line(name, done, total, nbytes)
+            self._line(name, done, total, nbytes, reused)
         elif not ended:
             self._ended.discard(name)
             if time.monotonic() - self._last > _LINE_SECONDS:
                 self._last = time.monotonic()
-                self._line(name, done, total, nbytes)
+                self._line(name, done, total, nbytes, reused)
 
-    def _line(self, name: str, done: int, total: int | None, nbytes: int) -> None:
-        of = "" if total is None else f" of {total}"
-        self.note(f"[{time.monotonic() - self._begun:7.1f} s] {name}: {done}{of} partitions, {human_bytes(nbytes)}")
+    def _line(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
+        told = [f"{done} partitions" if total is None else f"{done} of {total} partitions"]
+        told += ([human_bytes(nbytes)] if nbytes else []) + ([f"{reused} reused"] if reused else [])
+        self.note(f"[{time.monotonic() - self._begun:7.1f} s] {name}: {', '.join(told)}")
 
 
 class Bars:
@@ -87,7 +88,7 @@ class Bars:
     def warn(self, text: str) -> None:
         self._bars.console.print(f"warning: {text}", style="yellow", highlight=False, markup=False)
 
-    def box(self, name: str, done: int, total: int | None, nbytes: int) -> None:
+    def box(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
         if name not in self._tasks:
             self._tasks[name] = self._bars.add_task(name, total=None, size="")
         self._bars.update(self._tasks[name], completed=done, total=total, size=human_bytes(nbytes))

@@ -20,7 +20,7 @@ from gpu_curate import __version__, backend
 from gpu_curate.config import Config, public
 from gpu_curate.engine import Engine, default_workers, make_engine
 from gpu_curate.errors import ConfigError, CorruptError, FatalError, GpuCurateError, RetryableError
-from gpu_curate.fingerprint import code_digest, digest, versions
+from gpu_curate.fingerprint import code_digest, compiled_before, digest, versions
 from gpu_curate.sources.files import fixed_folder, is_remote
 from gpu_curate.stages import Context, Stage, all_stages
 from gpu_curate.storage import Box, disk_error, publish, read_json, remove_temporaries, run_lock, write_json
@@ -38,7 +38,7 @@ class Progress(Protocol):
 
     def warn(self, text: str) -> None: ...
 
-    def box(self, name: str, done: int, total: int | None, nbytes: int) -> None: ...
+    def box(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None: ...
 
 
 class Quiet:
@@ -53,7 +53,7 @@ class Quiet:
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 
-    def box(self, name: str, done: int, total: int | None, nbytes: int) -> None:
+    def box(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
         pass
 
 
@@ -114,6 +114,9 @@ def check_run_directory(run: Path, config: Config) -> None:
         before = read_json(path)["config"]
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program", "choose another folder with --out") from e
+    documents = Box(run / read_json(path).get("folders", {}).get("documents", "documents"))
+    if not any((documents.receipt(p) or {}).get("documents") for p in documents.parts()):
+        return  # a first try that read nothing: nothing would be mixed
     now = public(config)
     for root in _ROOTS:
         difference = _first_difference(before.get(root), now[root], root)
@@ -184,6 +187,8 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
     progress = progress or Quiet()
     chosen = backend.choose(config.run.backend)
     progress.note(f"backend: {chosen.choice} ({chosen.reason})")
+    if not compiled_before():
+        progress.note("the first run on a machine compiles its kernels: about a minute of CPU, once")
     check_run_directory(run, config)
     prints = fingerprints(config)
     _check_output(run, config)
@@ -386,7 +391,8 @@ class _Runner:
 
     def _tell(self, state: _BoxState) -> None:
         known = state.complete or state.stage.follows is None or self.boxes[state.stage.follows].complete
-        self.progress.box(state.stage.name, len(state.done), len(state.tasks) if known else None, state.nbytes)
+        total = len(state.tasks) if known else None
+        self.progress.box(state.stage.name, len(state.done), total, state.nbytes, state.reused)
 
     # --------------------------------------------------------------------------------------------------- the workers
 

@@ -17,7 +17,7 @@ from gpu_curate.storage import Box
 # Bytes of memory, measured on the bench corpus: see scripts/bench/LOG.md, "Memory"
 WORKER_BASE = 350 << 20  # a process with Arrow, Numba and a tokenizer
 WORKER_TEXT_FACTOR = 5  # times the bytes of a partition
-GLOBAL_BYTES_PER_DOCUMENT = 64  # the duplicates and shards plans
+GLOBAL_BYTES_PER_DOCUMENT = 250  # the plan of the shards; duplicates take 100
 BYTES_PER_DOCUMENT = 2000  # guess of the mean, for counts before anything is read
 BYTES_PER_TOKEN = 4.2
 DEVICE_TEXT_FACTOR = 6
@@ -91,7 +91,7 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
         "workers": workers,
         "peak_memory_bytes": memory,
         "memory_reason": f"{workers} workers of {worker / 1e6:.0f} MB for partitions of {partition / 1e6:.1f} MB; "
-        f"{GLOBAL_BYTES_PER_DOCUMENT} bytes a document for duplicates",
+        f"{GLOBAL_BYTES_PER_DOCUMENT} bytes a document for the plan of the shards",
         "peak_device_bytes": DEVICE_TEXT_FACTOR * partition if chosen.choice == "gpu" else 0,
         "disk_bytes": disk,
         "disk_free_bytes": free,

@@ -362,7 +362,9 @@ def test_a_library_that_is_absent_or_of_another_version_is_failed_with_the_comma
 
 
 def test_requirements_are_those_of_the_project():
-    names = {r.split(">")[0].split("=")[0] for r in doctor.requirements()}
+    from packaging.requirements import Requirement
+
+    names = {Requirement(r).name for r in doctor.requirements()}
     assert {"numpy", "numba", "pyarrow", "gigatoken"} <= names
 
 

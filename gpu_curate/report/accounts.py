@@ -145,9 +145,20 @@ def _check_sides(context: Context) -> None:
         raise FatalError(f"{len(both)} clusters of duplicates lie on both sides of the split, e.g. component {both[0]}")
 
 
+def _unreadable(context: Context) -> dict[str, dict[str, str]]:
+    """Source → path → why its first record was rejected, of files that gave no document."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for receipt in _receipts(context, "documents"):
+        for path, reason in receipt.get("unreadable", {}).items():
+            found[next(iter(receipt["rejected"]))][path] = reason
+    return dict(sorted(found.items()))
+
+
 def _empty_files(context: Context) -> list[str]:
     """Some of the input files that hold nothing."""
-    listing = read_json(context.box("documents").folder / "files.json")
+    from gpu_curate.stages.documents import FILES
+
+    listing = read_json(context.box("documents").folder / FILES)
     return [f["path"] for f in listing if f["bytes"] == 0][:20]
 
 
@@ -190,6 +201,10 @@ def _warnings(
     fuzzy = config.dedup.fuzzy
     if fuzzy is not None and fuzzy.scope == "group":
         found.append("scope: group: near-copies in different groups are not duplicates and may lie on both sides of the split")
+    for source, files in _unreadable(context).items():
+        path, reason = next(iter(files.items()))
+        what = "1 file" if len(files) == 1 else f"{len(files)} files"
+        found.append(f"source {source}: nothing could be read of {what}, e.g. {path}: {reason}; see rejects/")
     for path in _empty_files(context):
         found.append(f"{path}: empty, 0 documents")
     split = manifest["split"]

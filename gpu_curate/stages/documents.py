@@ -13,13 +13,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from gpu_curate.config import Config, SourceBase
+from gpu_curate.config import Config, SourceBase, WarcSource
 from gpu_curate.document import MAX_FILES, doc_id
 from gpu_curate.errors import ConfigError, FatalError, InputError
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split
 from gpu_curate.sources.files import File, find
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.storage import publish, read_json, write_json, write_table
+from gpu_curate.storage import file_hash, publish, read_json, write_json, write_table
 
 # what documents/ always has; `keep_columns` follow as strings
 SCHEMA = pa.schema(
@@ -33,6 +33,7 @@ SCHEMA = pa.schema(
     ]
 )
 _MAX_TASKS = 999_999
+FILES = ".files.json"  # in documents/: file number → source, path, size
 MARKUP_SUFFIX = ".markup.json"  # [markup, text] of the first documents of a partition that were extracted from markup
 MARKUP_SAMPLE_CHARS = 1 << 16
 
@@ -173,10 +174,12 @@ class Documents(Stage):
         """Identity of every input file, for the fingerprint at the root."""
         from gpu_curate.fingerprint import content_identity
 
-        return [
+        files = [
             [[f.relative, f.size, content_identity(f, s) if s.content_fingerprint else f.identity] for f in own]
             for s, own in zip(config.sources, inventory(config), strict=True)
         ]
+        lists = [p for s in config.sources if isinstance(s, WarcSource) for p in (*s.url_blocklist, *s.domain_blocklist)]
+        return files, [file_hash(Path(p)) for p in lists if Path(p).is_file()]
 
     def plan(self, context: Context) -> dict[str, Any]:
         files = inventory(context.config)
@@ -184,14 +187,14 @@ class Documents(Stage):
         listing = [
             {"source": s.name, "path": f.path, "bytes": f.size, "identity": f.identity} for s, own in named for f in own
         ]
-        write_json(context.box(self.name).folder / "files.json", listing)  # file number → file
+        write_json(context.box(self.name).folder / FILES, listing)  # file number → file
         tasks = read_tasks(context.config, files)
         return {f"{number:06d}": task for number, task in enumerate(tasks)}
 
     def finish(self, context: Context) -> None:
         """Raises: FatalError: a file changed while it was read; what was read of it is forgotten."""
         box = context.box(self.name)
-        before = read_json(box.folder / "files.json")
+        before = read_json(box.folder / FILES)
         try:
             now = {f.path: (f.size, f.identity) for own in inventory(context.config) for f in own}
         except ConfigError:
@@ -262,6 +265,7 @@ class PartitionWriter:
         self._markup_sample: list[tuple[str, str]] = []
         self._sampled_chars = 0
         self._files: dict[str, Counter[str]] = {}  # per file: what became of its records
+        self._reasons: dict[str, str] = {}  # per file: why its first reject was one
         self._incomplete: list[str] = []
         self._rejects: Path | None = None
         self._open_rejects: Any = None
@@ -342,6 +346,7 @@ class PartitionWriter:
             self._open_rejects.write(json.dumps(row, ensure_ascii=False) + "\n")
         self._facts["rejected"][source.name] += 1
         self._count(piece, "rejected")
+        self._reasons.setdefault(piece.split.path, reject.reason)
         if "truncated" in reject.reason:
             self._incomplete.append(piece.split.path)
 
@@ -378,7 +383,6 @@ class PartitionWriter:
         if self._rows["doc_id"] or not self._written:
             self._flush()
         silent = [p for p, c in self._files.items() if not c["documents"] and c["rejected"]]
-        warnings = [f"{p}: no record could be read; {self._files[p]['rejected']} rejected" for p in silent[:20]]
         watch = self._watch.facts()
         first, files, facts = self._written[0]
         if self._markup_sample:
@@ -400,7 +404,7 @@ class PartitionWriter:
                 "pii_samples": self._samples,
                 "markup": dict(self._markup),
                 "incomplete": sorted(set(self._incomplete)),
-                "warnings": warnings,
+                "unreadable": {p: self._reasons[p] for p in silent[:1000]},
                 "backend": "cpu",
                 **watch,
             },

@@ -47,9 +47,9 @@ class Duplicates(Stage):
     Reads: signatures, reference_signatures; scores with `keep: highest:SCORE`; documents with `verify: exact`.
     Writes: clusters.parquet (every document of a component of two or more) and train_only.parquet (doc_id of every
     document that matches a `train_only` set, with the rest of its component).
-    Memory: about 45 bytes a document, whatever the number of bands and pairs: 8 for its id, 16 for its content hash
-    while exact copies are found, 8 for one band, 12 for sorting it, 4 for the component, 1 for validity.
-    Time: about one CPU second per million documents for 14 bands.
+    Memory: about 100 bytes a document at the peak, whatever the number of bands (measured at 1 to 4 million documents, a
+    fifth of them duplicates): connecting a band takes 8 for the id, 8 for the band, 12 to sort it, 4 for the component.
+    Time: 1.8 CPU seconds per million documents for 14 bands, of which connecting takes 0.5 (scripts/bench/lsh.py).
     Source: Broder 1997; connected components as in Penedo et al. 2024, arXiv:2406.17557, section 3.4.
     Deviates: a document without a shingle can only be an exact duplicate; an empty one is none.
     """
@@ -133,7 +133,7 @@ class Corpus:
             self.parts += [
                 (of_documents, of_signatures, p) for p in of_documents.parts() if self._compared(documents, p)
             ]
-        self._files = [pq.ParquetFile(s.verified(p, ".parquet"), memory_map=True) for _, s, p in self.parts]
+        self._files = [pq.ParquetFile(s.verified(p, ".parquet"), memory_map=False) for _, s, p in self.parts]
         counts = [f.metadata.num_rows for f in self._files]
         self.starts = np.cumsum([0, *counts])
         self.doc_id_N = np.empty(self.starts[-1], np.int64)

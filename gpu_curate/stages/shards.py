@@ -34,6 +34,7 @@ from gpu_curate.formats import FORMATS
 from gpu_curate.jit import njit
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.documents import FILES
 from gpu_curate.stages.tokens import lengths, open_encoder
 from gpu_curate.storage import publish, read_json, write_json
 
@@ -417,7 +418,7 @@ def _write_documents(context: Context) -> None:
     """documents.parquet: the token range of every document of both streams, in order."""
     config = context.config
     box = context.box("shards")
-    files = read_json(context.box("documents").folder / "files.json")
+    files = read_json(context.box("documents").folder / FILES)
     kept_columns = sorted({c for s in config.sources for c in s.keep_columns})
     kept = _kept_columns(context, kept_columns) if kept_columns else None
     paths = np.array([f["path"] for f in files], object)

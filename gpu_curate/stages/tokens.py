@@ -37,10 +37,10 @@ class Tokens(Stage):
 
     def settings(self, config: Config) -> Any:
         if config.tokenizer.train is not None:
-            return {"eot": config.tokenizer.eot}
+            return config.tokenizer.model_dump(include={"eot", "library"})
         from gpu_curate.tokenizer import load
 
-        return {"identity": load(config.tokenizer).identity, "eot": config.tokenizer.eot}
+        return {"identity": load(config.tokenizer).identity, **config.tokenizer.model_dump(include={"eot", "library"})}
 
     def libraries(self, config: Config) -> tuple[str, ...]:
         return ("tiktoken",) if (config.tokenizer.path or "").startswith("tiktoken:") else ("tokenizers",)
