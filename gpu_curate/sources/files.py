@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, RetryableError
 
+_CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "httpx", "huggingface_hub", "requests", "urllib3")
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".lz4")
 
 
@@ -41,28 +42,42 @@ def find(patterns: list[str], suffixes: tuple[str, ...], options: dict[str, Any]
             are passed over, but a pattern that gives nothing is an error.
         key: the config key, for errors.
     Raises:
-        ConfigError: a pattern matches nothing, or a file named outright is of another kind.
+        ConfigError: a pattern matches nothing, a file named outright is of another kind, a folder cannot be listed, or
+            a name is not UTF-8.
+
+    A file that has several names (./a and a, symbolic links) is read once, under the one with the fewest folders.
     """
     if not patterns or patterns == [""]:
         raise ConfigError(f"{key}: missing")
     found: dict[str, File] = {}
     for pattern in patterns:
-        matches = _remote(pattern, options, key) if is_remote(pattern) else _local(pattern)
+        remote = is_remote(pattern)
+        matches = _remote(pattern, options, key) if remote else _local(pattern, key)
         if not matches:
-            raise ConfigError(f"{key}: {pattern} matches no file", "paths are relative to the current folder")
+            hint = "no such URL on the server" if remote else "paths are relative to the current folder"
+            raise ConfigError(f"{key}: {pattern} matches no file", hint)
         fitting = [f for f in matches if not suffixes or stem(f.path).endswith(suffixes)]
         if not fitting:
             raise ConfigError(
                 f"{key}: {matches[0].path} is not of this type (expected {', '.join(suffixes)}, "
                 f"compressed by {', '.join(COMPRESSIONS)} or not)"
             )
-        found.update((f.path, f) for f in fitting)
+        for file in sorted(fitting, key=lambda f: (f.relative.count("/"), f.relative)):
+            try:
+                file.path.encode("utf-8")
+            except UnicodeEncodeError as e:
+                raise ConfigError(f"{key}: the name of the file {file.path!r} is not UTF-8", "rename it") from e
+            found.setdefault(file.path if remote else os.path.realpath(file.path), file)
     return sorted(found.values(), key=lambda f: (f.relative, f.path))
 
 
-def _local(pattern: str) -> list[File]:
+def _local(pattern: str, key: str) -> list[File]:
+    def unreadable(e: OSError) -> None:
+        raise ConfigError(f"{key}: the folder {e.filename} cannot be listed: {e.strerror}") from e
+
     if os.path.isdir(pattern):
-        root, paths = pattern, [os.path.join(d, n) for d, _, names in os.walk(pattern) for n in names]
+        folders = os.walk(pattern, onerror=unreadable)
+        root, paths = pattern, [os.path.join(d, n) for d, _, names in folders for n in names]
     elif os.path.lexists(pattern):
         root, paths = os.path.dirname(pattern), [pattern]
     else:
@@ -108,12 +123,78 @@ def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
             )
             files.append(File(fs.unstrip_protocol(name), name, int(info["size"]), identity))
         return files
-    except FileNotFoundError:
-        return []
     except ImportError as e:
         raise ConfigError(f"{key}: {pattern}: {e}", "install the fsspec backend it names") from e
-    except ValueError as e:
-        raise ConfigError(f"{key}: {pattern}: {e}") from e
+    except Exception as e:
+        if failure := _network_failure(e):
+            raise ConfigError(f"{key}: {pattern} cannot be listed: {_describe(failure)}") from e
+        if isinstance(e, ValueError):
+            raise ConfigError(f"{key}: {pattern}: {e}") from e
+        if _is_absent(e):
+            return []
+        raise
+
+
+def _status(e: BaseException) -> int | None:
+    """The HTTP status in an error of any client library."""
+    response = getattr(e, "response", None)
+    if isinstance(response, dict):  # botocore
+        return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return getattr(e, "status", None) or getattr(response, "status_code", None)
+
+
+def _is_absent(e: BaseException) -> bool:
+    return isinstance(e, FileNotFoundError) or _status(e) in (404, 410)
+
+
+def _network_failure(e: BaseException) -> BaseException | None:
+    """What failed on the way to a file; None if the file is not there or the error is of another kind."""
+    if isinstance(e, FileNotFoundError) and e.__cause__ is not None:
+        e = e.__cause__  # fsspec says "not found" of a refused connection too
+    if _is_absent(e):
+        return None
+    return e if isinstance(e, OSError) or type(e).__module__.partition(".")[0] in _CLIENTS else None
+
+
+def _describe(e: BaseException) -> str:
+    root = e
+    while root.__cause__ is not None:
+        root = root.__cause__
+    refused = "connection refused: " if isinstance(root, ConnectionRefusedError) else ""
+    return f"{refused}{type(e).__name__}: {' '.join(str(e).split())[:300]}"
+
+
+@contextlib.contextmanager
+def _over_network(path: str) -> Iterator[None]:
+    """Raises: RetryableError: the network failed; FileNotFoundError: the file is not there."""
+    try:
+        yield
+    except Exception as e:
+        if failure := _network_failure(e):
+            raise RetryableError(f"{path}: {_describe(failure)}") from e
+        if _is_absent(e):
+            raise FileNotFoundError(f"{path}: no such file") from e
+        raise
+
+
+class _Remote:
+    """An fsspec file whose reads tell a failing network from a damaged file."""
+
+    def __init__(self, file: Any, path: str):
+        self._file, self._path = file, path
+
+    def read(self, size: int = -1) -> bytes:
+        with _over_network(self._path):
+            return self._file.read(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> _Remote:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._file.close()
 
 
 def open_raw(path: str, options: dict[str, Any] | None = None, random: bool = False) -> IO[bytes]:
@@ -121,13 +202,17 @@ def open_raw(path: str, options: dict[str, Any] | None = None, random: bool = Fa
 
     Args:
         random: over a network, fetch exactly the ranges that are read; False reads ahead in blocks.
+    Raises:
+        OSError: it is not there or cannot be read.
+        RetryableError: the network failed, here or while reading.
     """
     if not is_remote(path):
         return open(path, "rb")
     import fsspec
 
     fs, name = fsspec.core.url_to_fs(path, **(options or {}))
-    return fs.open(name, "rb", **({"cache_type": "none"} if random else {}))
+    with _over_network(path):
+        return _Remote(fs.open(name, "rb", **({"cache_type": "none"} if random else {})), path)  # type: ignore[return-value]
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import IO, Any
@@ -24,7 +25,7 @@ class JsonlReader:
     A plain local file larger than a partition is read in parallel by byte ranges that end at line ends; its lines are
     counted first, at memory speed, so that rows are the same whatever the ranges. A row is a line, blank ones included.
     A line that is blank is no record and no error; one that is not a JSON object with a string under `text_column` is
-    rejected with its byte offset. Memory: the longest line.
+    rejected with its byte offset. A file without any record is skipped as `empty_file`. Memory: the longest line.
     """
 
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json")
@@ -43,24 +44,36 @@ class JsonlReader:
         return list(_line_ranges(path, size, max_bytes))
 
     def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
-        if split.stop < 0:
-            with open_stream(split.path, self.source.storage_options) as f:
+        whole = split.stop < 0
+        try:
+            opened = contextlib.ExitStack()
+            f = opened.enter_context((open_stream if whole else open_raw)(split.path, self.source.storage_options))
+        except OSError as e:  # it was there when the run was planned
+            yield Reject(split.first_row, None, f"unreadable: {e}")
+            return
+        with opened:
+            if whole:
                 yield from self._records(_lines(f, 0, None), split)
-        else:
-            with open_raw(split.path, self.source.storage_options) as f:
+            else:
                 f.seek(split.start)
                 yield from self._records(_lines(f, split.start, split.stop), split)
 
     def _records(self, lines: Iterator[tuple[int, bytes]], split: Split) -> Iterator[Record | Reject | Skip]:
         row, offset = split.first_row - 1, split.start
+        empty = split.stop < 0  # a range is a part of a file that is not
         try:
             for row, (offset, line) in enumerate(lines, split.first_row):
                 if offset == 0:
                     line = line.removeprefix(_BOM)
                 if line.strip(b" \t\r"):
+                    empty = False
                     yield self._record(row, offset, line)
         except damage() as e:
-            yield Reject(row + 1, None, f"truncated or damaged after row {row} (offset {offset}): {e}")
+            where = "before the end of the first row" if row < 0 else f"after row {row} (offset {offset})"
+            yield Reject(row + 1, None, f"truncated or damaged {where}: {e}")
+            return
+        if empty:
+            yield Skip("empty_file")
 
     def _record(self, row: int, offset: int, line: bytes) -> Record | Reject:
         try:

@@ -177,10 +177,16 @@ def _texts(array: pa.Array) -> list[Any]:
 
 
 def scalar_text(value: Any) -> str | None:
-    """A kept value as a string column holds it: strings as they are, the rest as JSON; lone surrogates as U+FFFD."""
+    """A kept value as a string column holds it: strings as they are, the rest as JSON; lone surrogates as U+FFFD.
+
+    None for null, and for what is nested deeper than the JSON library writes (about 990 levels).
+    """
     if value is None:
         return None
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    except RecursionError:
+        return None
     if text.isascii():
         return text
     from gpu_curate.text.normalize import well_formed

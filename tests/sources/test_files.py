@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import http.server
 import json
 import os
 import random
+import socket
 import threading
 
 import fsspec
@@ -14,12 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpu_curate.config import JsonlSource, ParquetSource
-from gpu_curate.errors import ConfigError
-from gpu_curate.sources import Record
+from gpu_curate.config import JsonlSource, ParquetSource, TextSource
+from gpu_curate.errors import ConfigError, RetryableError
+from gpu_curate.sources import Record, Reject
 from gpu_curate.sources.files import find
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.sources.parquet import ParquetReader
+from gpu_curate.sources.text import TextReader
 
 
 def test_files_come_in_order_of_their_path_below_the_pattern(tmp_path):
@@ -35,6 +38,50 @@ def test_a_file_named_twice_is_read_once(tmp_path):
     (tmp_path / "a.jsonl").write_text("x")
     patterns = [str(tmp_path / "a.jsonl"), str(tmp_path / "*.jsonl")]
     assert len(find(patterns, (".jsonl",), {}, "k")) == 1
+
+
+def test_a_file_of_several_names_is_read_once_under_the_shortest(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.jsonl").write_text("x")
+    (tmp_path / "data" / "loop").symlink_to(tmp_path / "data")
+    (tmp_path / "data" / "z.jsonl").symlink_to("a.jsonl")
+    monkeypatch.chdir(tmp_path)
+    spellings = ["data/**/*.jsonl", "./data/a.jsonl", "data/../data/a.jsonl", str(tmp_path / "data")]
+    for patterns in (spellings[:1], spellings, spellings[:0:-1]):
+        (file,) = find(patterns, (".jsonl",), {}, "k")
+        assert file.relative == "a.jsonl"
+
+
+def test_copies_and_files_of_one_name_in_two_folders_are_all_read(tmp_path):
+    for name in ("a/x.jsonl", "b/x.jsonl"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("x")
+    assert len(find([str(tmp_path / "a"), str(tmp_path / "b")], (".jsonl",), {}, "k")) == 2
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_that_names_it(tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "a.jsonl").write_text("x")
+    scandir = os.scandir
+
+    def refuse(path):  # as the kernel does, except to root
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(ConfigError, match=r"k: the folder .*/closed cannot be listed: Permission denied"):
+        find([str(tmp_path)], (".jsonl",), {}, "k")
+
+
+def test_a_name_that_is_not_utf8_is_an_error_that_shows_it(tmp_path):
+    path = os.fsencode(tmp_path) + b"/caf\xe9.jsonl"
+    try:
+        open(path, "wb").close()
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    with pytest.raises(ConfigError, match=r"caf\\udce9\.jsonl' is not UTF-8"):
+        find([str(tmp_path)], (".jsonl",), {}, "k")
 
 
 @pytest.mark.parametrize("pattern", ["gone.jsonl", "gone/*.jsonl", ""])
@@ -126,3 +173,92 @@ def test_a_url_that_is_not_there_is_an_error_before_any_work(server):
     pytest.importorskip("aiohttp")
     with pytest.raises(ConfigError, match="matches no file"):
         find([f"{server}/gone.jsonl"], (".jsonl",), {}, "k")
+
+
+class Failing(Ranges):
+    """Answers what is asked `fail_after` times, then as `how` says."""
+
+    fail_after, how = 1 << 30, "error"
+
+    def do_GET(self):
+        cls = type(self)
+        cls.fail_after -= 1
+        if cls.fail_after >= 0:
+            super().do_GET()
+        elif cls.how == "cut":
+            self.send_response(206)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x")
+            self.close_connection = True
+        else:
+            self.send_error({"error": 503, "gone": 404}[cls.how])
+
+
+@pytest.fixture
+def failing(tmp_path):
+    pytest.importorskip("aiohttp")
+    Failing.fail_after = 1 << 30
+    handler = functools.partial(Failing, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as s:
+        threading.Thread(target=s.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{s.server_address[1]}"
+        s.shutdown()
+
+
+SOURCES = {
+    "a.jsonl": lambda url: JsonlReader(JsonlSource(name="s", type="jsonl", path=url)),
+    "a.jsonl.gz": lambda url: JsonlReader(JsonlSource(name="s", type="jsonl", path=url)),
+    "a.txt": lambda url: TextReader(TextSource(name="s", type="text", path=url)),
+    "a.parquet": lambda url: ParquetReader(ParquetSource(name="s", type="parquet", path=url)),
+}
+
+
+def remote_file(tmp_path, url, name):
+    lines = b"".join(json.dumps({"text": f"t{i}"}).encode() + b"\n" for i in range(50))
+    if name == "a.parquet":
+        pq.write_table(pa.table({"text": [f"t{i}" for i in range(50)]}), tmp_path / name)
+    else:
+        (tmp_path / name).write_bytes(gzip.compress(lines) if name.endswith(".gz") else lines)
+    reader = SOURCES[name](f"{url}/{name}")
+    (file,) = find([f"{url}/{name}"], reader.suffixes, {}, "k")
+    (split,) = reader.splits(file.path, file.size, 1 << 20)
+    return reader, split
+
+
+@pytest.mark.parametrize("how", ["error", "cut"])
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_network_that_fails_while_reading_is_tried_again_and_rejects_nothing(tmp_path, failing, name, how):
+    reader, split = remote_file(tmp_path, failing, name)
+    Failing.fail_after, Failing.how = 0, how
+    with pytest.raises(RetryableError, match=name):
+        list(reader.read(split))
+    Failing.fail_after = 1 << 30
+    items = list(reader.read(split))
+    assert items
+    assert all(isinstance(i, Record) for i in items)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_remote_file_that_is_gone_while_reading_is_rejected(tmp_path, failing, name):
+    reader, split = remote_file(tmp_path, failing, name)
+    Failing.fail_after, Failing.how = 0, "gone"
+    (tmp_path / name).unlink()
+    (reject,) = reader.read(split)
+    assert isinstance(reject, Reject)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "*.jsonl"])
+def test_a_refused_connection_is_named_as_such(name):
+    pytest.importorskip("aiohttp")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))  # bound, not listening
+        with pytest.raises(ConfigError, match="cannot be listed: connection refused"):
+            find([f"http://127.0.0.1:{s.getsockname()[1]}/{name}"], (".jsonl",), {}, "k")
+
+
+def test_a_server_error_while_listing_is_named_as_such(failing, monkeypatch):
+    monkeypatch.setattr(Failing, "do_HEAD", Failing.do_GET)
+    Failing.fail_after, Failing.how = 0, "error"
+    with pytest.raises(ConfigError, match=r"cannot be listed: .*503"):
+        find([f"{failing}/a.jsonl"], (".jsonl",), {}, "k")

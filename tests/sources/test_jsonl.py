@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from gpu_curate.config import JsonlSource
-from gpu_curate.sources import Record, Reject, Split
+from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.jsonl import JsonlReader
 
 
@@ -145,9 +145,28 @@ def test_a_file_cut_short_keeps_what_came_before_and_is_rejected_once(tmp_path, 
     assert "truncated" in reject.reason
 
 
-def test_an_empty_file_has_no_records(tmp_path):
-    assert read(write(tmp_path, b"")) == []
-    assert read(write(tmp_path, b"\n\r\n  \n")) == []
+@pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf", b"\n\r\n  \n"])
+def test_an_empty_file_is_skipped_as_such(tmp_path, data):
+    assert read(write(tmp_path, data)) == [Skip("empty_file")]
+    assert read(write(tmp_path, gzip.compress(data), "a.jsonl.gz")) == [Skip("empty_file")]
+
+
+@pytest.mark.parametrize("max_bytes", [10, 1 << 20])
+def test_a_file_that_is_gone_after_planning_is_one_reject_a_split(tmp_path, max_bytes, monkeypatch):
+    monkeypatch.setattr("gpu_curate.sources.jsonl._CHUNK", 16)
+    path = write(tmp_path, b'{"text": "a"}\n' * 9)
+    splits = reader().splits(str(path), path.stat().st_size, max_bytes)
+    path.unlink()
+    for split in splits:
+        (reject,) = reader().read(split)
+        assert reject.row == split.first_row
+        assert "No such file" in reject.reason
+
+
+def test_damage_in_the_first_bytes_names_no_row_before_the_first(tmp_path):
+    (reject,) = read(write(tmp_path, b"\x1f\x8b\x08\xff" + b"\xff" * 40, "a.jsonl.gz"))
+    assert reject.row == 0
+    assert reject.reason.startswith("truncated or damaged before the end of the first row: ")
 
 
 def test_a_split_is_all_a_worker_needs(tmp_path):

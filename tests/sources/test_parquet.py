@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import random
 import zipfile
 
@@ -129,6 +130,7 @@ def test_a_kept_value_that_python_cannot_hold_is_null_and_its_row_is_read(tmp_pa
         ("é", "é"),
         ({"b": ["x\udfff"], "a\ud800": 1}, '{"a\ufffd": 1, "b": ["x\ufffd"]}'),
         (True, "true"),
+        (functools.reduce(lambda inner, _: [inner], range(2000), 0), None),
         (datetime.date(2024, 1, 2), '"2024-01-02"'),
     ],
 )
