@@ -222,8 +222,13 @@ def open_stream(path: str, options: dict[str, Any] | None = None) -> Iterator[IO
     Reading into damage raises EOFError (cut short) or OSError, after everything before it was given.
     """
     with open_raw(path, options) as raw:
-        suffix = next((c for c in COMPRESSIONS if path.lower().endswith(c)), None)
-        yield raw if suffix is None else _Frames(raw, suffix)  # type: ignore[misc]
+        yield decompressed(raw, path)
+
+
+def decompressed(raw: IO[bytes], name: str) -> IO[bytes]:
+    """`open_stream` of a file that is open; `name` tells how it is compressed."""
+    suffix = next((c for c in COMPRESSIONS if name.lower().endswith(c)), None)
+    return raw if suffix is None else _Frames(raw, suffix)  # type: ignore[return-value]
 
 
 def _decompressor(suffix: str) -> Any:

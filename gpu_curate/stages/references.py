@@ -9,23 +9,23 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from gpu_curate.config import Config, ParquetSource, Reference
+from gpu_curate.config import Config, Reference
 from gpu_curate.document import MAX_FILES, doc_id
 from gpu_curate.errors import ConfigError
-from gpu_curate.sources import Record
-from gpu_curate.sources.files import File, find, open_raw, open_stream, stem
+from gpu_curate.sources.files import File, damage, decompressed, find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
-from gpu_curate.sources.parquet import ParquetReader
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.documents import SCHEMA
 from gpu_curate.stages.signatures import Signatures
 from gpu_curate.storage import write_table
 
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet", ".txt", ".zip")
+_PARQUET = (".parquet", ".pq", ".parq")
+SUFFIXES = (".jsonl", ".ndjson", ".json", *_PARQUET, ".txt", ".zip")
 
 
 def reference_files(config: Config) -> list[tuple[Reference, list[File]]]:
@@ -39,7 +39,8 @@ class References(Stage):
     Reads: `references`.  Writes: documents as in documents/, `source` = name of the set, one per text field.
     A field that is missing in an item is passed over; a set that gives no text at all is an error.
     Formats: JSON Lines, one JSON document (every list of objects in it, every object that has the fields), Parquet,
-    plain text (one item a file), and zip archives of these.
+    plain text (one item a file), compressed or not, and zip archives of these. A file that cannot be read to its end
+    is an error: a benchmark of which a part is missing protects nothing.
     """
 
     name: ClassVar[str] = "references"
@@ -101,23 +102,43 @@ class ReferenceSignatures(Signatures):
 
 
 def items(path: str, fields: list[str]) -> Iterator[str]:
-    """The texts of a reference file, field by field, in file order. Raises: ConfigError: it cannot be read."""
-    if path.lower().endswith(".zip"):
-        with open_raw(path) as f, zipfile.ZipFile(f) as archive:
-            for name in sorted(archive.namelist()):
-                if not name.endswith("/") and stem(name).endswith(SUFFIXES):
-                    yield from _texts(f"{path}!{name}", stem(name), archive.read(name), fields)
-        return
-    if stem(path).endswith(".parquet"):
-        source = ParquetSource(name="r", type="parquet", text_column=fields[0], keep_columns=fields)
-        reader = ParquetReader(source)
-        for split in reader.splits(path, 0, 1 << 40):
-            for item in reader.read(split):
-                if isinstance(item, Record):
-                    yield from _fields(dict(item.columns), fields)
-        return
-    with open_stream(path) as f:
-        yield from _texts(path, stem(path), f.read(), fields)
+    """The texts of a reference file, field by field, in file order.
+
+    Raises:
+        ConfigError: it cannot be read to its end.
+        RetryableError: the network failed.
+    """
+    try:
+        with open_raw(path) as raw:
+            if not path.lower().endswith(".zip"):
+                yield from _member(path, raw, fields)
+                return
+            with zipfile.ZipFile(raw) as archive:
+                for name in sorted(archive.namelist()):
+                    if stem(name).endswith(SUFFIXES) and not stem(name).endswith(".zip"):
+                        yield from _member(f"{path}!{name}", io.BytesIO(archive.read(name)), fields)
+    except (*damage(), ValueError, pa.ArrowException, zipfile.BadZipFile) as e:
+        reason = "nested too deeply" if isinstance(e, RecursionError) else " ".join(str(e).split())[:300]
+        raise ConfigError(f"reference file {path} cannot be read: {reason}", "repair or replace the file") from e
+
+
+def _member(path: str, raw: IO[bytes], fields: list[str]) -> Iterator[str]:
+    """The texts of one file, or of one in an archive."""
+    if stem(path).endswith(_PARQUET):
+        yield from _parquet(raw, fields)
+    else:
+        yield from _texts(path, stem(path), decompressed(raw, path).read(), fields)
+
+
+def _parquet(raw: IO[bytes], fields: list[str]) -> Iterator[str]:
+    file = pq.ParquetFile(raw)
+    names = file.schema_arrow.names
+    columns = dict.fromkeys(f if f in names else f.partition(".")[0] for f in fields)
+    present = [c for c in columns if c in names]
+    if present:
+        for batch in file.iter_batches(1024, columns=present, use_threads=False):
+            for row in batch.to_pylist():
+                yield from _fields(row, fields)
 
 
 def _texts(path: str, name: str, data: bytes, fields: list[str]) -> Iterator[str]:
@@ -125,9 +146,11 @@ def _texts(path: str, name: str, data: bytes, fields: list[str]) -> Iterator[str
         yield data.decode("utf-8", "replace")
     elif name.endswith(".json"):
         try:
-            yield from _walk(json.loads(data), fields)
+            value = json.loads(data)
         except ValueError:  # .json that is really JSON Lines
             yield from _lines(path, data, fields)
+        else:
+            yield from _walk(value, fields)
     else:
         yield from _lines(path, data, fields)
 
@@ -137,8 +160,8 @@ def _lines(path: str, data: bytes, fields: list[str]) -> Iterator[str]:
         if line.strip():
             try:
                 value = parse_object(line.removeprefix(b"\xef\xbb\xbf"))
-            except ValueError as e:
-                raise ConfigError(f"reference file {path}: line {number}: {e}") from e
+            except (ValueError, RecursionError) as e:
+                raise ConfigError(f"reference file {path}: line {number}: {e or 'nested too deeply'}") from e
             yield from _fields(value, fields)
 
 
@@ -155,13 +178,14 @@ def _walk(value: Any, fields: list[str]) -> Iterator[str]:
                 yield from _walk(entry, fields)
 
 
-def _fields(value: dict[str, Any], fields: list[str]) -> Iterator[str]:
+def _fields(item: dict[str, Any], fields: list[str]) -> Iterator[str]:
     for field in fields:
         try:
-            text = get_field(value, field.split("."))
+            text = get_field(item, field.split("."))
         except KeyError:
             continue
-        if isinstance(text, str) and text:
-            yield text
-        elif isinstance(text, list):
-            yield from (t for t in text if isinstance(t, str) and t)
+        for value in text if isinstance(text, list) else [text]:
+            if isinstance(value, bytes):  # a Parquet column of UTF-8 bytes
+                value = value.decode("utf-8")
+            if isinstance(value, str) and value:
+                yield value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import zipfile
@@ -171,6 +172,71 @@ def test_every_format_of_a_set_gives_the_same_items(tmp_path):
         archive.writestr("readme.md", "not an item")
     for name in ("a.jsonl", "a.json", "a.parquet", "a.zip"):
         assert list(items(str(tmp_path / name), ["q"])) == ["one", "two"], name
+
+
+def test_every_compression_and_archive_member_gives_the_same_items(tmp_path):
+    long = ["w" * 70_000, "x" * 70_000]  # more than one block
+    plain = "".join(json.dumps({"q": t}) + "\n" for t in long).encode()
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(plain[:100]) + gzip.compress(plain[100:]))
+    pq.write_table(pa.table({"q": long}), tmp_path / "a.pq")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.write(tmp_path / "a.jsonl.gz", "1.jsonl.gz")
+        archive.write(tmp_path / "a.pq", "2.pq")
+    assert list(items(str(tmp_path / "a.jsonl.gz"), ["q"])) == long
+    assert list(items(str(tmp_path / "a.pq"), ["q"])) == long
+    assert list(items(str(tmp_path / "a.zip"), ["q"])) == long * 2
+
+
+def test_parquet_items_need_none_of_their_fields(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = {
+        "question": [None, "q1", ""],
+        "choices": [["a", None, "b"], None, []],
+        "doc": [{"body": "d0"}, None, {"body": None}],
+        "raw": pa.array([None, "né".encode(), None], pa.binary()),
+        "n": [1, 2, 3],
+        "dotted.name": ["x", None, "y"],
+    }
+    pq.write_table(pa.table(table), path)
+    fields = ["gone", "question", "choices", "doc.body", "raw", "n", "dotted.name", "doc.gone"]
+    assert list(items(str(path), fields)) == ["a", "b", "d0", "x", "q1", "né", "y"]
+    assert list(items(str(path), ["gone"])) == []
+
+
+def damaged_files(folder):
+    """(name, bytes) of files that cannot be read to their end."""
+    noise = random.Random(3)
+    rows = ["".join(noise.choices("abcdefghijklmnop", k=200)) for _ in range(300)]
+    pq.write_table(pa.table({"q": rows}), folder / "t", row_group_size=100, compression="zstd", use_dictionary=False)
+    column = pq.read_metadata(folder / "t").row_group(1).column(0)
+    data = bytearray((folder / "t").read_bytes())
+    middle = column.data_page_offset + column.total_compressed_size // 2
+    data[middle : middle + 400] = b"\xaa" * 400
+    yield "group.parquet", bytes(data)
+    yield "footer.parquet", b"PAR1 nothing"
+    pq.write_table(pa.table({"q": pa.array([b"good", b"\xff"], pa.binary()).view(pa.string())}), folder / "t")
+    yield "utf8.parquet", (folder / "t").read_bytes()
+    lines = "".join(json.dumps({"q": row}) + "\n" for row in rows).encode()
+    yield "cut.jsonl.gz", gzip.compress(lines)[:-20]
+    yield "bytes.jsonl.gz", b"\x1f\x8b\x08\xff" + b"\xff" * 30
+    yield "line.jsonl", lines + b'{"q": "cut'
+    yield "deep.jsonl", lines + b'{"q":' * 100_000
+    yield "deep.json", b"[" * 100_000
+    with zipfile.ZipFile(folder / "t", "w") as archive:
+        archive.writestr("a.jsonl", lines)
+    packed = bytearray((folder / "t").read_bytes())
+    yield "cut.zip", bytes(packed[: len(packed) // 2])
+    packed[100:200] = b"\xaa" * 100
+    yield "crc.zip", bytes(packed)
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_an_error_that_names_it(tmp_path):
+    (tmp_path / "t").touch()
+    for name, data in damaged_files(tmp_path):
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(ConfigError, match=rf"^reference file \S*{name}.*: .{{5}}"):
+            list(items(str(path), ["q"]))
 
 
 def test_real_benchmarks_are_read(shared_data):
