@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from gpu_curate.config import Tokenizer
-from gpu_curate.errors import ConfigError, FatalError, InputError
+from gpu_curate.errors import ConfigError, FatalError, GpuCurateError, InputError
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ LIBRARIES = (
 
 BATCH_CHARS = 4 << 20  # per call of a library: bounds its uint32 output at about 4 bytes a character
 CHUNK_CHARS = 1 << 20  # a longer document is encoded in chunks, where that is provably the same
+SPARE_IDS = 1 << 20  # by which the highest id may exceed twice the number of entries: a table of some MB
 CACHE_BYTES = 512 << 20  # growth of the process after which a library with an unbounded cache is opened anew
 
 # Split patterns under which `letter, space, letter` always ends a word before the space: a match that holds the first
@@ -267,7 +268,15 @@ def _choose(path: str, data: bytes, pattern: str | None, eot: str | int, library
     reference = "tokenizers" if pattern is None else "tiktoken"
     vocab_size = max(eot_id, *_ids(tokenizer)) + 1
     draft = Encoder(path, data, pattern, eot_id, vocab_size, reference, _version(reference), "the reference")
-    probe, expected = _reference(draft)
+    try:
+        probe, expected = _reference(draft)
+    except (GpuCurateError, KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as e:  # a Rust panic reaches Python as a BaseException
+        said = " ".join(str(e).split())[:200]
+        raise ConfigError(
+            f"tokenizer {path}: {reference} {draft.version or '(not installed)'} cannot run it: {type(e).__name__}: {said}"
+        ) from e
     if (expected[0] == eot_id).any():
         raise ConfigError(
             f"tokenizer.eot {eot!r}: {path} makes id {eot_id} of ordinary text, so it cannot mark the end of a document",
@@ -534,14 +543,72 @@ _CHAR_TO_BYTE = {c: b for b, c in enumerate(_BYTE_TO_CHAR)}
 def _parse(data: bytes, path: str) -> dict[str, Any]:
     try:
         tokenizer = json.loads(data)
-        model = tokenizer["model"]["vocab"]
-    except (ValueError, KeyError, TypeError) as e:
+        vocab = tokenizer["model"]["vocab"]
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise ConfigError(f"tokenizer {path}: not a tokenizer.json (no model.vocab)") from e
-    if not model:
+    if not vocab:
         raise ConfigError(f"tokenizer {path}: its vocabulary is empty")
+    added = _added(tokenizer)
+    if not _is_vocabulary(vocab) or not isinstance(added, list) or not all(map(_is_added_token, added)):
+        raise ConfigError(f"tokenizer {path}: not a tokenizer.json (a token without a text or an id from 0 up)")
+    highest, entries = max(_ids(tokenizer)), len(vocab) + len(added)
+    if highest >= 2 * entries + SPARE_IDS:  # the libraries allocate a table up to the highest id
+        raise ConfigError(
+            f"tokenizer {path}: id {highest} in a vocabulary of {entries} entries; its ids have a gap too wide"
+        )
+    missing = _missing_bytes(tokenizer)
+    if missing:
+        raise ConfigError(
+            f"tokenizer {path}: a byte-level BPE without the bytes {', '.join(f'0x{b:02x}' for b in missing[:8])} "
+            f"({len(missing)} in all) loses text",
+            hint="its vocabulary needs an entry for every byte of UTF-8, or an unk_token",
+        )
     if tokenizer["model"].get("dropout"):
         log.warning("tokenizer %s: BPE dropout %s is ignored", path, tokenizer["model"]["dropout"])
     return tokenizer
+
+
+def _is_vocabulary(vocab: Any) -> bool:
+    if isinstance(vocab, dict):
+        return all(map(_is_id, vocab.values()))
+    return isinstance(vocab, list) and all(
+        isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) for entry in vocab
+    )
+
+
+def _is_added_token(token: Any) -> bool:
+    return isinstance(token, dict) and isinstance(token.get("content"), str) and _is_id(token.get("id"))
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _missing_bytes(tokenizer: dict[str, Any]) -> list[int]:
+    """Bytes of UTF-8 that a byte-level BPE has no entry for and would leave out without a word.
+
+    A normalizer other than a Unicode form may see to it that such bytes never come: then none are named.
+    """
+    model, vocab = tokenizer["model"], tokenizer["model"]["vocab"]
+    if not isinstance(vocab, dict) or model.get("type", "BPE") != "BPE" or model.get("unk_token") is not None:
+        return []
+    if not _is_byte_level(tokenizer) or not _keeps_all_characters(tokenizer):
+        return []
+    never = {0xC0, 0xC1, *range(0xF5, 0x100)}  # RFC 3629, section 1
+    return [b for b in range(256) if b not in never and _BYTE_TO_CHAR[b] not in vocab]
+
+
+def _is_byte_level(tokenizer: dict[str, Any]) -> bool:
+    pre = tokenizer.get("pre_tokenizer")
+    steps = pre.get("pretokenizers") if isinstance(pre, dict) and pre.get("type") == "Sequence" else [pre]
+    return any(isinstance(step, dict) and step.get("type") == "ByteLevel" for step in steps or [])
+
+
+def _keeps_all_characters(tokenizer: dict[str, Any]) -> bool:
+    """Whether its normalizer, if any, is made of Unicode normal forms."""
+    normalizer = tokenizer.get("normalizer") or {}
+    steps = normalizer.get("normalizers", []) if normalizer.get("type") == "Sequence" else [normalizer]
+    return all(step.get("type", "NFC") in ("NFC", "NFD", "NFKC", "NFKD") for step in steps)
 
 
 def _added(tokenizer: dict[str, Any]) -> list[dict[str, Any]]:
@@ -762,13 +829,11 @@ def _is_chunkable(tokenizer: dict[str, Any], encoder: Encoder) -> bool:
 
     Unicode normal forms do not reach across: neither side of the cut combines. A kept added token might.
     """
-    normalizer = tokenizer.get("normalizer") or {}
-    steps = normalizer.get("normalizers", []) if normalizer.get("type") == "Sequence" else [normalizer]
     kept = [t for t in _added(tokenizer) if not t.get("special") and t["id"] != encoder.eot_id]
     return (
         (encoder.pattern or _split_pattern(tokenizer)) in CHUNKABLE
         and tokenizer["model"]["type"] == "BPE"
-        and all(step.get("type", "NFC") in ("NFC", "NFD", "NFKC", "NFKD") for step in steps)
+        and _keeps_all_characters(tokenizer)
         and not any(_BOUNDARY.search(t["content"]) or t.get("lstrip") or t.get("rstrip") for t in kept)
     )
 

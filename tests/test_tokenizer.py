@@ -548,12 +548,58 @@ def test_importing_the_module_imports_no_tokenizer_library():
         (b"{", "not a tokenizer.json"),
         (b"[]", "not a tokenizer.json"),
         (b'{"model": {"vocab": {}}}', "vocabulary is empty"),
+        (b"[" * 100_000, "not a tokenizer.json"),
+        (b'{"model": {"vocab": {"a": "1"}}}', "not a tokenizer.json"),
+        (b'{"model": {"vocab": {"a": -1}}}', "not a tokenizer.json"),
+        (b'{"model": {"vocab": {"a": true}}}', "not a tokenizer.json"),
+        (b'{"model": {"vocab": [1, 2]}}', "not a tokenizer.json"),
+        (b'{"model": {"vocab": {"a": 1}}, "added_tokens": [{"id": 2}]}', "not a tokenizer.json"),
+        (b'{"model": {"vocab": {"a": 1}}, "added_tokens": {"a": 2}}', "not a tokenizer.json"),
+        (b'{"model": {"vocab": {"<|endoftext|>": 1}}}', "cannot run it"),
+        (b'{"model": {"type": "Other", "vocab": {"<|endoftext|>": 1}}, "version": "1.0"}', "cannot run it"),
     ],
 )
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path, content, message):
     (tmp_path / "t.json").write_bytes(content)
     with pytest.raises(ConfigError, match=message):
         load(section(tmp_path / "t.json"))
+
+
+def test_merges_of_unknown_tokens_are_one_error_that_names_the_file(variant):
+    for merge in (["zq", "qz"], "zq qz", ["a"], 7):
+        path = variant(lambda t, merge=merge: t["model"]["merges"].append(merge))
+        with pytest.raises(ConfigError, match=r"variant\.json: tokenizers [0-9.]+ cannot run it"):
+            load(section(path))
+
+
+def drop_bytes(tokenizer, characters):
+    """Take tokens that hold these characters out of the vocabulary, and their merges."""
+    model = tokenizer["model"]
+    gone = {t for t in model["vocab"] if set(t) & set(characters) and t != EOT}
+    model["vocab"] = {t: i for t, i in model["vocab"].items() if t not in gone}
+    model["merges"] = [m for m in model["merges"] if not {*m, "".join(m)} & gone]
+
+
+def test_a_byte_level_vocabulary_without_all_bytes_is_refused(variant):
+    path = variant(lambda t: drop_bytes(t, "Z\u00c3"))
+    with pytest.raises(ConfigError, match=r"without the bytes 0x5a, 0xc3 \(2 in all\) loses text"):
+        load(section(path))
+
+
+def test_bytes_that_utf8_never_has_may_be_missing(variant):
+    never = "".join(module._BYTE_TO_CHAR[b] for b in (0xC0, 0xC1, *range(0xF5, 0x100)))
+    assert load(section(variant(lambda t: drop_bytes(t, never)), library="tokenizers")).eot_id == 799
+
+
+@pytest.mark.parametrize("highest", [1 << 31, 1 << 32, 10**30, 2 * 801 + module.SPARE_IDS])
+def test_an_id_far_beyond_the_vocabulary_is_refused_before_a_library_sees_it(variant, monkeypatch, highest):
+    monkeypatch.setattr(module, "_reference", lambda draft: pytest.fail("a library was asked"))
+    for change in (
+        lambda t: t["model"]["vocab"].update({"zzz": highest}),
+        lambda t: t["added_tokens"].append({**t["added_tokens"][0], "content": "<|far|>", "id": highest}),
+    ):
+        with pytest.raises(ConfigError, match=f"id {highest} in a vocabulary of"):
+            load(section(variant(change)))
 
 
 def test_a_folder_holds_its_tokenizer_json(trained):
