@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -85,7 +87,9 @@ def test_verify_finds_a_changed_byte(finished, tmp_path):
 def test_tokenizer_train_writes_a_tokenizer_that_a_run_takes(finished, tmp_path):
     folder, _ = finished
     out = tmp_path / "t.json"
-    done = run("tokenizer", "train", folder / "c" / "b.jsonl", folder / "c" / "a.parquet", "--vocab-size", 400, "--out", out)
+    done = run(
+        "tokenizer", "train", folder / "c" / "b.jsonl", folder / "c" / "a.parquet", "--vocab-size", 400, "--out", out
+    )
     assert done.returncode == 0, done.stderr
     assert "400 entries" in done.stdout
     data = recipe(folder / "c", out)
@@ -128,6 +132,60 @@ def test_gpu_asked_for_with_no_device_visible_is_an_error_and_auto_says_why(fini
     assert "backend: cpu (CUDA_VISIBLE_DEVICES is empty)" in taken.stdout
 
 
+def test_output_that_the_locale_cannot_say_is_escaped(finished, tmp_path):
+    folder, _ = finished
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    env.pop("PYTHONIOENCODING", None)
+    command = [sys.executable, "-m", "gpu_curate.cli"]
+    for args, status, said in (
+        (["shards", "head", str(folder / "r"), "-n", "60"], 0, "doc_id"),
+        (["run", "日本語.yaml"], 2, "error: config "),
+        (["tokenizer", "train", "日本語/*.txt"], 2, "matches no file"),
+        (["run", str(folder / "r.yaml"), "--out", str(tmp_path / "é☃")], 0, "kept"),
+    ):
+        done = subprocess.run([*command, *args], env=env, capture_output=True, cwd=tmp_path, timeout=120, check=False)
+        output = (done.stdout + done.stderr).decode("ascii")
+        assert done.returncode == status, output
+        assert said in output
+        assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("number", ["ENOSPC", "EACCES", "EMFILE"])
+def test_what_the_system_refuses_is_one_error(monkeypatch, capsys, number):
+    error = OSError(getattr(errno, number), os.strerror(getattr(errno, number)), "some/file")
+    monkeypatch.setattr(cli, "app", lambda **_: (_ for _ in ()).throw(error))
+    with pytest.raises(SystemExit) as e:
+        cli.main()
+    assert e.value.code == 1
+    assert capsys.readouterr().err == f"error: some/file: {error.strerror}\n"
+
+
+def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr(cli, "app", lambda **_: (_ for _ in ()).throw(OSError(errno.EBADF, "Bad file descriptor")))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        cli.main()
+
+
+@pytest.mark.parametrize("engine", ["inline", "local"])
+def test_sigterm_stops_cleanly_and_says_how_to_go_on(finished, tmp_path, engine):
+    folder, _ = finished
+    write_corpus(tmp_path / "c", documents=600)
+    data = yaml.safe_load((folder / "r.yaml").read_text()) | recipe(tmp_path / "c", folder / "r/shards/tokenizer.json")
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(data | {"run": {"engine": engine, "partition_bytes": 65536}}))
+    command = [sys.executable, "-m", "gpu_curate.cli", "run", str(tmp_path / "r.yaml"), "--out", str(tmp_path / "r")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "r").glob("documents/*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.terminate()
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, out + errors
+    assert "Traceback" not in errors
+    assert "to go on: gpu-curate run" in out
+    assert run("run", tmp_path / "r.yaml", "--out", tmp_path / "r").returncode == 0
+
+
 def commands(app, path=()):
     import typer.main
 
@@ -143,7 +201,9 @@ def commands(app, path=()):
     yield from walk(group, list(path))
 
 
-@pytest.mark.parametrize(("names", "command"), list(commands(cli.app)), ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+@pytest.mark.parametrize(
+    ("names", "command"), list(commands(cli.app)), ids=lambda v: " ".join(v) if isinstance(v, list) else ""
+)
 def test_every_command_has_help_with_an_example_whose_options_exist(names, command):
     result = CliRunner().invoke(cli.app, [*names, "--help"])
     assert result.exit_code == 0
@@ -162,7 +222,13 @@ def test_importing_the_package_probes_nothing():
         "heavy = {'cupy', 'cudf', 'numba', 'pyarrow', 'torch', 'ray', 'dask', 'tokenizers', 'scipy', 'trafilatura'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -188,3 +254,29 @@ def test_readme_names_existing_files_and_commands():
         assert any(" ".join(words[:n]) in known for n in (1, 2)), command
     for path in re.findall(r"(?:scripts|configs|docker|tests)/[\w./-]+", readme):
         assert (ROOT / path.rstrip(".")).exists(), path
+
+
+def test_the_stage_of_the_readme_runs_as_written(tmp_path, monkeypatch, finished):
+    import re
+    import sys as _sys
+    import types
+
+    import pyarrow.parquet as pq
+
+    from gpu_curate import fingerprint, pipeline, stages
+
+    readme = (ROOT / "README.md").read_text()
+    block = readme.split("<!-- stage example -->")[1].split("<!-- end of stage example -->")[0]
+    module = types.ModuleType("digits")
+    monkeypatch.setitem(_sys.modules, "digits", module)
+    exec(re.search(r"```python\n(.*)```", block, re.S)[1], module.__dict__)
+    everything = stages.all_stages()
+    monkeypatch.setattr(pipeline, "all_stages", lambda: [*everything, module.Digits()])
+    monkeypatch.setattr(fingerprint, "code_digest", lambda names: "x")
+    monkeypatch.setattr(pipeline, "code_digest", lambda names: "x")
+    recipe_ = config.load(finished[0] / "r.yaml", ["run.engine=inline"])
+    outcome = pipeline.execute(recipe_, tmp_path / "r")
+    made = [pq.read_table(p) for p in (tmp_path / "r" / "digits").glob("*.parquet")]
+    read = sum(t.num_rows for t in made)
+    assert read == sum(pq.read_metadata(p).num_rows for p in (tmp_path / "r" / "documents").glob("*.parquet"))
+    assert outcome.reused["digits"] == 0

@@ -142,7 +142,8 @@ def test_every_duplicate_names_a_kept_or_explained_survivor(reference):
         else:
             assert decision["reason"] == f"{row['kind']}_duplicate"
             assert decision["partner"] == row["survivor"]
-            assert decisions[row["survivor"]]["keep"] or decisions[row["survivor"]]["reason"] is not None
+            own = decisions[row["survivor"]]
+            assert own["reason"] not in ("exact_duplicate", "fuzzy_duplicate")
             assert row["jaccard"] == 1.0 if row["kind"] == "exact" else 0.2 < row["jaccard"] <= 1.0
 
 
@@ -309,6 +310,76 @@ def test_a_damaged_file_is_made_again(tmp_path, reference, name, damage):
     assert loader.verify(run / "shards") == []
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "documents.parquet", "tokenizer.json"])
+def test_a_damaged_file_beside_the_shards_is_made_again(tmp_path, reference, name):
+    run = tmp_path / "r"
+    shutil.copytree(reference[0], run)
+    whole = (run / "shards" / name).read_bytes()
+    (run / "shards" / name).write_bytes(whole[: len(whole) // 2])
+    pipeline.execute(config.Config.model_validate(read_json(run / "run.json")["config"]), run)
+    assert (run / "shards" / name).read_bytes() == whole
+    assert loader.verify(run / "shards") == []
+
+
+def test_many_damaged_files_at_once_are_all_made_again_by_several_workers(tmp_path, corpus, tokenizer, reference):
+    run = tmp_path / "r"
+    shutil.copytree(reference[0], run)
+    for folder in ("decisions", "duplicates", "shards"):
+        shutil.rmtree(run / folder)
+    for path in [*run.glob("signatures/*.parquet"), *run.glob("scores/*.parquet"), *run.glob("documents/*.parquet")]:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        path.write_bytes(data)
+    path = write_recipe(tmp_path / "r.yaml", recipe(corpus[0], tokenizer))
+    done = cli("run", path, "--out", run, "--set", "run.engine=local", "--workers", "2")
+    assert done.returncode == 0, done.stderr
+    assert shard_bytes(run) == shard_bytes(reference[0])
+
+
+def test_what_a_kill_while_tidying_up_leaves_is_tidied(tmp_path, reference):
+    run = tmp_path / "r"
+    shutil.copytree(reference[0], run)
+    (run / "shards" / ".order").mkdir()
+    pipeline.execute(config.Config.model_validate(read_json(run / "run.json")["config"]), run)
+    assert not (run / "shards" / ".order").exists()
+
+
+def test_a_first_try_that_read_nothing_does_not_lock_the_folder(tmp_path, tokenizer):
+    path = jsonl(tmp_path / "a.jsonl", ["first about ferries", "second about lamps"])
+    typo = {"name": "s", "type": "jsonl", "path": str(path), "text_column": "txet"}
+    with pytest.raises(FatalError, match="no document was kept"):
+        pipeline.execute(one_source(path, tokenizer, sources=[typo]), tmp_path / "r")
+    pipeline.execute(one_source(path, tokenizer), tmp_path / "r")
+    assert report(tmp_path / "r")["documents"]["kept"] == 2
+
+
+@pytest.mark.parametrize("pattern", ["", "**/*.txt"])
+def test_a_run_inside_what_it_reads_is_refused(tmp_path, tokenizer, pattern):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("some text")
+    with pytest.raises(ConfigError, match="which source s reads"):
+        pipeline.execute(one_source(tmp_path / "in" / pattern, tokenizer, kind="text"), tmp_path / "in" / "run")
+
+
+def test_a_file_that_changes_while_it_is_read_stops_the_run_and_is_read_anew(tmp_path, tokenizer, monkeypatch):
+    from gpu_curate.stages.documents import Documents
+
+    path = jsonl(tmp_path / "a.jsonl", ["first about ferries", "second about lamps"])
+    original = Documents.run
+
+    def run_and_change(self, *args):
+        done = original(self, *args)
+        jsonl(path, ["first about ferries", "second about lamps", "third about doors"])
+        return done
+
+    monkeypatch.setattr(Documents, "run", run_and_change)
+    with pytest.raises(FatalError, match=r"a\.jsonl changed while it was read"):
+        pipeline.execute(one_source(path, tokenizer), tmp_path / "r")
+    monkeypatch.undo()
+    pipeline.execute(one_source(path, tokenizer), tmp_path / "r")
+    assert report(tmp_path / "r")["documents"]["kept"] == 3
+
+
 def test_sigkill_at_twenty_random_moments_changes_no_byte(tmp_path, corpus, tokenizer, reference):
     path = write_recipe(tmp_path / "r.yaml", recipe(corpus[0], tokenizer, run={"partition_bytes": 65536}))
     rng = random.Random(20)
@@ -349,10 +420,11 @@ def test_a_killed_worker_costs_its_partition_only(tmp_path, corpus, tokenizer, r
     children = subprocess.run(
         ["pgrep", "-P", str(process.pid), "-f", "spawn_main"], capture_output=True, text=True, check=False
     )
-    for pid in children.stdout.split()[:1]:
-        os.kill(int(pid), signal.SIGKILL)
+    assert children.stdout.split(), "no worker was found to be killed"
+    os.kill(int(children.stdout.split()[0]), signal.SIGKILL)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
+    assert "a worker process died" in errors
     assert shard_bytes(tmp_path / "r") == shard_bytes(reference[0])
 
 
@@ -502,6 +574,72 @@ def test_a_source_that_loses_most_to_duplicates_raises_an_alarm(tmp_path, tokeni
     path = jsonl(tmp_path / "a.jsonl", ["the same text again and again"] * 30 + ["one other text"])
     pipeline.execute(one_source(path, tokenizer), tmp_path / "r")
     assert any("source s: 94% of its documents are duplicates" in w for w in report(tmp_path / "r")["warnings"])
+
+
+@pytest.mark.parametrize("verify", ["none", "signature", "exact"])
+def test_what_is_kept_does_not_depend_on_where_documents_lie(tmp_path, tokenizer, verify):
+    from corpora import document, edited
+
+    rng = random.Random(11)
+    base = [document(rng, 6) for _ in range(12)]
+    texts = base + [edited(t, rng, r) for t in base for r in (0.02, 0.05, 0.1, 0.2)]
+    fuzzy = {"num_bands": 20, "rows_per_band": 2, "shingle_words": 2, "verify": verify, "threshold": 0.6}
+    kept = set()
+    for order in range(3):
+        rng.shuffle(texts)
+        path = jsonl(tmp_path / f"{order}.jsonl", texts)
+        pipeline.execute(one_source(path, tokenizer, dedup={"fuzzy": fuzzy}), tmp_path / f"r{order}")
+        kept.add(tuple(shard_bytes(tmp_path / f"r{order}").values()))
+    assert len(kept) == 1
+    assert 0 < report(tmp_path / "r0")["documents"]["dropped"]["fuzzy_duplicate"] < 48
+
+
+@pytest.mark.parametrize("keep", ["first", "longest", "highest:words"])
+def test_the_survivor_rule_is_followed(tmp_path, tokenizer, keep):
+    rng = random.Random(12)
+    from corpora import document
+
+    text = document(rng, 20)
+    path = jsonl(tmp_path / "a.jsonl", [text, text + " one more", text + " and two more words"])
+    pipeline.execute(one_source(path, tokenizer, dedup={"fuzzy": {"keep": keep}}), tmp_path / "r")
+    clusters = pq.read_table(tmp_path / "r" / "duplicates" / "clusters.parquet").to_pylist()
+    assert {r["survivor"] for r in clusters} == {0 if keep == "first" else 2}
+
+
+def test_exact_duplicates_can_be_compared_as_text(tmp_path, tokenizer):
+    path = jsonl(tmp_path / "a.jsonl", ["one text", "another", "one text", "one text"])
+    pipeline.execute(one_source(path, tokenizer, dedup={"exact": "compare", "fuzzy": None}), tmp_path / "r")
+    assert report(tmp_path / "r")["documents"]["dropped"] == {"exact_duplicate": 2}
+
+
+def test_scope_group_keeps_copies_of_other_groups_and_says_so(tmp_path, tokenizer):
+    rows = [{"text": "the same long text in two crawls and twice in one", "dump": d} for d in ("a", "b", "b")]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    source = {"name": "s", "type": "jsonl", "path": str(path), "group_column": "dump"}
+    pipeline.execute(one_source(path, tokenizer, sources=[source], dedup={"fuzzy": {"scope": "group"}}), tmp_path / "r")
+    facts = report(tmp_path / "r")
+    assert facts["documents"]["dropped"] == {"exact_duplicate": 1}
+    assert any("scope: group" in w for w in facts["warnings"])
+
+
+def test_validation_never_takes_more_than_its_share_nor_everything(tmp_path, tokenizer):
+    rng = random.Random(6)
+    from corpora import document
+
+    texts = [document(rng, 3) for _ in range(40)] + [document(rng, 400)]
+    for seed in range(4):
+        path = jsonl(tmp_path / f"{seed}.jsonl", texts)
+        shards = {"shuffle_seed": seed, "validation": {"max_fraction": 0.1}}
+        pipeline.execute(one_source(path, tokenizer, shards=shards, dedup={"fuzzy": None}), tmp_path / f"r{seed}")
+        splits = report(tmp_path / f"r{seed}")["splits"]
+        assert splits["validation"]["tokens"] <= 0.1 * sum(s["tokens"] for s in splits.values())
+    path = jsonl(tmp_path / "one.jsonl", ["only text"] * 3)
+    pinned = {"validation": {"bound": "f" * 16}}
+    with pytest.raises(FatalError, match="all 3 kept documents are held out"):
+        pipeline.execute(
+            one_source(path, tokenizer, shards=pinned, dedup={"exact": False, "fuzzy": None}), tmp_path / "one"
+        )
 
 
 def test_deduplicating_twice_changes_nothing(tmp_path, corpus, tokenizer, reference):
