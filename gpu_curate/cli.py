@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gpu_curate import __version__
-from gpu_curate.errors import ConfigError, FatalError, GpuCurateError
+from gpu_curate.errors import ConfigError, GpuCurateError
 
 app = typer.Typer(
     name="gpu-curate",
@@ -26,7 +30,9 @@ tokenizer_app = typer.Typer(help="Make tokenizers.", no_args_is_help=True, rich_
 app.add_typer(shards_app, name="shards")
 app.add_typer(tokenizer_app, name="tokenizer")
 
-EXIT_CONFIG, EXIT_FATAL, EXIT_INTERRUPTED = 2, 1, 130
+EXIT_CONFIG, EXIT_FATAL, EXIT_INTERRUPTED, EXIT_TERMINATED = 2, 1, 130, 143  # the last two: 128 + signal number
+# What the system refuses and the user can put right; any other OSError is ours to explain, by its traceback.
+USERS_ERRNO = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
 
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="The recipe.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory. Default: runs/NAME of CONFIG.yaml.")]
@@ -86,12 +92,32 @@ def run(
     recipe, folder = _load(config, out, workers, backend, set_)
     with make_progress(quiet) as progress:
         try:
-            outcome = execute(recipe, folder, progress)
-        except KeyboardInterrupt:
+            with _sigterm_interrupts():
+                outcome = execute(recipe, folder, progress)
+        except KeyboardInterrupt as e:
             progress.note(f"stopped; finished partitions are kept in {folder}")
             progress.note(f"to go on: {_same_command()}")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+            raise typer.Exit(EXIT_TERMINATED if isinstance(e, _Terminated) else EXIT_INTERRUPTED) from None
     print_summary(folder, outcome)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, as a batch system or a container sends it before it kills."""
+
+
+@contextlib.contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does; a second one, while things are being closed, changes nothing."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _same_command() -> str:
@@ -255,19 +281,29 @@ def _print(facts: dict[str, Any], as_json: bool, pretty: Any) -> None:
 
 
 def main() -> None:
-    """Entry point: an error of ours is one message and an exit status (2: never started, 1: stopped)."""
+    """Entry point: an error of ours, or what the system refuses, is one message and an exit status.
+
+    2: never started; 1: stopped; 130 and 143: interrupted.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # LC_ALL=C must not stop a run
     try:
         app(standalone_mode=True)
     except ConfigError as e:
         print(f"error: {e}", file=sys.stderr)
         sys.exit(EXIT_CONFIG)
-    except (FatalError, GpuCurateError) as e:
+    except GpuCurateError as e:
         print(f"error: {e}", file=sys.stderr)
         sys.exit(EXIT_FATAL)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as e:
+        if e.errno not in USERS_ERRNO:
+            raise
+        print(f"error: {'' if e.filename is None else f'{e.filename}: '}{e.strerror}", file=sys.stderr)
+        sys.exit(EXIT_FATAL)
 
 
 if __name__ == "__main__":
