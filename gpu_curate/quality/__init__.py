@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from gpu_curate import config
+from gpu_curate.errors import ConfigError
 from gpu_curate.ops.text_stats import SCHEMA
 from gpu_curate.quality import c4, fineweb, gopher
 from gpu_curate.quality.rule import Rule
@@ -48,6 +50,23 @@ def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 SCORES = {name: v.dtype for name, v in scores({name: np.zeros(0, dtype) for name, dtype in SCHEMA.items()}).items()}
+
+
+def check_scores(recipe: config.Config) -> None:
+    """Refuse a recipe that names a score which the run will not have.
+
+    Raises:
+        ConfigError: `dedup.fuzzy.keep: highest:NAME`, where NAME is none of SCORES, nor `language_score` with a model.
+    """
+    keep = recipe.dedup.fuzzy.keep if recipe.dedup.fuzzy is not None else ""
+    name = keep.removeprefix("highest:")
+    known = [*SCORES, *(["language_score"] if recipe.language.model is not None else [])]
+    if name != keep and name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = "set language.model to have it" if name == "language_score" else f"there are {', '.join(known)}"
+        raise ConfigError(
+            f"dedup.fuzzy.keep: highest:{name}: no such score", f"did you mean {close[0]!r}?" if close else hint
+        )
 
 
 def rules(quality: config.Quality) -> list[Rule]:

@@ -8,6 +8,7 @@ from judge import SECTIONS, failing, scores_of
 
 from gpu_curate import config, quality
 from gpu_curate.config import Quality
+from gpu_curate.errors import ConfigError
 
 ALL_ON = Quality(**{family: section() for family, section in SECTIONS.items()})
 TEXTS = [
@@ -138,3 +139,34 @@ def test_loosening_a_threshold_never_adds_drops(data):
 def test_families_are_switched_on_and_off(value):
     assert config.Quality.model_validate({"c4": value}).c4 == config.C4()
     assert config.Quality.model_validate({"c4": "off"}).c4 is None
+
+
+def keeping(keep, **keys):
+    source = {"name": "a", "type": "jsonl", "path": "x"}
+    return config.parse({"sources": [source], "tokenizer": {"path": "t"}, "dedup": {"fuzzy": {"keep": keep}}, **keys})
+
+
+@pytest.mark.parametrize("keep", ["random", "first", "longest", *(f"highest:{name}" for name in quality.SCORES)])
+def test_every_score_can_choose_the_survivor(keep):
+    quality.check_scores(keeping(keep))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("word", "did you mean 'words'"),
+        ("zzz", "there are chars, words, "),
+        ("language_score", "set language.model"),
+        ("language", ""),
+        ("doc_id", ""),
+        ("text", ""),
+    ],
+)
+def test_a_survivor_by_an_unknown_score_is_refused_before_any_work(name, hint):
+    with pytest.raises(ConfigError, match=f"dedup.fuzzy.keep: highest:{name}: no such score\nhint: .*{hint}"):
+        quality.check_scores(keeping(f"highest:{name}"))
+
+
+def test_the_language_score_can_choose_with_a_model_and_no_score_is_asked_for_without_fuzzy():
+    quality.check_scores(keeping("highest:language_score", language={"model": "lid.176.ftz"}))
+    quality.check_scores(keeping("random", dedup={"fuzzy": None}))
