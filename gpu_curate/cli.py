@@ -157,14 +157,11 @@ ShardsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of sha
 
 def _shards_folder(folder: Path) -> Path:
     """A run directory stands for its shards."""
-    from gpu_curate.pipeline import RUN_FILE
-    from gpu_curate.storage import read_json
+    from gpu_curate.loader import shards_folder
 
-    if (folder / RUN_FILE).exists():
-        return folder / read_json(folder / RUN_FILE)["folders"]["shards"]
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder")
-    return folder
+    return shards_folder(folder)
 
 
 @shards_app.command(epilog="Example:  gpu-curate shards info runs/quickstart/shards")
@@ -233,6 +230,10 @@ def train(
     from gpu_curate.stages.tokenizer import train_from_files
 
     facts = train_from_files(paths, out, vocab_size, eot, text_column, max_bytes)
+    for reason in facts["rejected"][:5]:
+        print(f"warning: {reason}", file=sys.stderr)
+    if len(facts["rejected"]) > 5:
+        print(f"warning: {len(facts['rejected'])} records could not be read", file=sys.stderr)
     print(f"{out}: {facts['vocab_size']} entries from {facts['documents']} documents ({facts['bytes'] / 1e6:.1f} MB)")
 
 

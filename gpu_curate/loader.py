@@ -48,7 +48,7 @@ class Stream:
     """The tokens of one split, shard after shard, memory-mapped.
 
     Args:
-        directory: of a manifest.json, or of llm.c shards alone (`*train*.bin`, `*val*.bin`, in order of their names).
+        directory: a run directory, or of a manifest.json, or of llm.c shards alone (`*train*.bin`, `*val*.bin`, in order of their names).
         split: train, or validation (val is the same).
     Attributes:
         manifest: its content; None without one.
@@ -59,7 +59,7 @@ class Stream:
     """
 
     def __init__(self, directory: str | os.PathLike[str], split: str):
-        self.directory = Path(directory)
+        self.directory = shards_folder(directory)
         if split not in _SPLITS:
             raise ConfigError(f"split {split!r}: expected train, validation or val")
         self.split = _SPLITS[split]
@@ -93,6 +93,14 @@ class Stream:
                 break
             pieces.append(shard[max(start - begin, 0) : stop - begin])
         return np.concatenate(pieces)
+
+
+def shards_folder(directory: str | os.PathLike[str]) -> Path:
+    """The shards of a run directory (its latest ones), or the folder itself."""
+    run = Path(directory) / "run.json"
+    if not run.exists():
+        return Path(directory)
+    return Path(directory) / json.loads(run.read_text(encoding="utf-8"))["folders"]["shards"]
 
 
 def _paths(directory: Path, split: str) -> list[Path]:

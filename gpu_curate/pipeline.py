@@ -67,6 +67,9 @@ def fingerprints(config: Config) -> dict[str, str]:
     Raises:
         ConfigError: an input, a tokenizer or a model is missing.
     """
+    from gpu_curate.quality import check_scores
+
+    check_scores(config)
     found: dict[str, str] = {}
     for stage in active_stages(config):
         inputs = stage.inputs(config) if hasattr(stage, "inputs") else None
@@ -198,7 +201,9 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
         check_run_directory(run, config)  # again: whoever held the lock may have made it
         remove_temporaries(run)
         places = folders(run, prints)
-        write_json(run / RUN_FILE, _run_file(config, prints, places, chosen))  # first: it makes the folder a run directory
+        write_json(
+            run / RUN_FILE, _run_file(config, prints, places, chosen)
+        )  # first: it makes the folder a run directory
         try:
             _make_folders(run, prints, places)
         except OSError as e:

@@ -231,6 +231,8 @@ def test_a_threshold_reruns_decisions_and_shards_only_and_mixes_nothing(tmp_path
     assert shard_bytes(run, outcome) != shard_bytes(reference[0])
     fresh = tmp_path / "fresh"
     assert shard_bytes(fresh, execute(fresh, corpus[0], tokenizer, min_tokens=200)) == shard_bytes(run, outcome)
+    latest = loader.Stream(run, "train")  # a run directory stands for its latest shards
+    assert latest.directory == run / outcome.context.folders["shards"]
     again = execute(run, corpus[0], tokenizer)
     assert again.context.folders["shards"] == "shards"
     assert again.reused["shards"] == len(again.context.box("shards").parts())
@@ -677,3 +679,12 @@ def test_the_validation_bound_pinned_moves_no_document_when_data_is_added(tmp_pa
     assert "validation" in before.values()
     assert {t: after[t] for t in before} == before
     assert sum(s == "validation" for s in after.values()) > sum(s == "validation" for s in before.values())
+
+
+def test_an_empty_file_beside_a_good_one_is_named(tmp_path, tokenizer):
+    jsonl(tmp_path / "good.jsonl", ["first about ferries", "second about lamps"])
+    (tmp_path / "empty.jsonl").write_text("")
+    pipeline.execute(one_source(tmp_path / "*.jsonl", tokenizer), tmp_path / "r")
+    facts = report(tmp_path / "r")
+    assert facts["documents"]["kept"] == 2
+    assert f"{tmp_path}/empty.jsonl: empty, 0 documents" in facts["warnings"]

@@ -87,7 +87,7 @@ def test_the_mixture_draws_its_shares_from_stand_ins(tmp_path, shared_data, gpt2
         f"sources.wiki.path={shared_data('wiki/enwiki-pages-articles-excerpt.xml.bz2')}",
         f"sources.crawl.path={json.dumps(crawl)}",
         f"sources.math.dataset={tmp_path / 'math'}",
-        "shards.mixture_tokens=40000",
+        "shards.mixture_tokens=80000",
     )
     drawn = {m["source"]: m["drawn_tokens"] for m in facts["mixture"]["sources"]}
     total = sum(drawn.values())

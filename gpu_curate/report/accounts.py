@@ -156,10 +156,7 @@ def _unreadable(context: Context) -> dict[str, dict[str, str]]:
 
 def _empty_files(context: Context) -> list[str]:
     """Some of the input files that hold nothing."""
-    from gpu_curate.stages.documents import FILES
-
-    listing = read_json(context.box("documents").folder / FILES)
-    return [f["path"] for f in listing if f["bytes"] == 0][:20]
+    return [path for r in _receipts(context, "documents") for path in r.get("empty_files", [])][:20]
 
 
 def _warnings(
@@ -200,7 +197,9 @@ def _warnings(
             )
     fuzzy = config.dedup.fuzzy
     if fuzzy is not None and fuzzy.scope == "group":
-        found.append("scope: group: near-copies in different groups are not duplicates and may lie on both sides of the split")
+        found.append(
+            "scope: group: near-copies in different groups are not duplicates and may lie on both sides of the split"
+        )
     for source, files in _unreadable(context).items():
         path, reason = next(iter(files.items()))
         what = "1 file" if len(files) == 1 else f"{len(files)} files"

@@ -178,7 +178,9 @@ class Documents(Stage):
             [[f.relative, f.size, content_identity(f, s) if s.content_fingerprint else f.identity] for f in own]
             for s, own in zip(config.sources, inventory(config), strict=True)
         ]
-        lists = [p for s in config.sources if isinstance(s, WarcSource) for p in (*s.url_blocklist, *s.domain_blocklist)]
+        lists = [
+            p for s in config.sources if isinstance(s, WarcSource) for p in (*s.url_blocklist, *s.domain_blocklist)
+        ]
         return files, [file_hash(Path(p)) for p in lists if Path(p).is_file()]
 
     def plan(self, context: Context) -> dict[str, Any]:
@@ -203,7 +205,9 @@ class Documents(Stage):
         if changed:
             for part in box.parts():
                 box.discard(part)
-            raise FatalError(f"{changed[0]} changed while it was read ({len(changed)} files did)", "run again when it is still")
+            raise FatalError(
+                f"{changed[0]} changed while it was read ({len(changed)} files did)", "run again when it is still"
+            )
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         task = ReadTask(task[0], [Piece(Split(*p[0]), p[1]) for p in task[1]], task[2])
@@ -216,7 +220,7 @@ class Documents(Stage):
                 elif isinstance(item, Reject):
                     writer.reject(item, piece, source)
                 else:
-                    writer.skip(item, source)
+                    writer.skip(item, piece, source)
         return writer.close()
 
 
@@ -265,6 +269,7 @@ class PartitionWriter:
         self._markup_sample: list[tuple[str, str]] = []
         self._sampled_chars = 0
         self._files: dict[str, Counter[str]] = {}  # per file: what became of its records
+        self._empty: list[str] = []
         self._reasons: dict[str, str] = {}  # per file: why its first reject was one
         self._incomplete: list[str] = []
         self._rejects: Path | None = None
@@ -350,7 +355,9 @@ class PartitionWriter:
         if "truncated" in reject.reason:
             self._incomplete.append(piece.split.path)
 
-    def skip(self, skip: Skip, source: SourceBase) -> None:
+    def skip(self, skip: Skip, piece: Piece, source: SourceBase) -> None:
+        if skip.reason == "empty_file":
+            self._empty.append(piece.split.path)
         self._facts["skipped"][f"{source.name}:{skip.reason}"] += 1
 
     def _count(self, piece: Piece, what: str) -> None:
@@ -404,6 +411,7 @@ class PartitionWriter:
                 "pii_samples": self._samples,
                 "markup": dict(self._markup),
                 "incomplete": sorted(set(self._incomplete)),
+                "empty_files": self._empty[:1000],
                 "unreadable": {p: self._reasons[p] for p in silent[:1000]},
                 "backend": "cpu",
                 **watch,

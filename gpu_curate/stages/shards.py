@@ -310,6 +310,11 @@ def _mix(config: Config, train: dict[str, np.ndarray]) -> tuple[dict[str, np.nda
             running = np.cumsum(tokens[order])
             left = running[-1] if target is None else target - drawn
             count = min(int(np.searchsorted(running, left, side="left")) + 1, len(order))
+            before = running[count - 2] if count > 1 else 0
+            if running[count - 1] - left > left - before:  # without the last document it comes closer
+                count -= 1
+            if count == 0:
+                break
             picked.append(own[order[:count]])
             keys.append(key[order[:count]])
             drawn += int(running[count - 1])

@@ -79,7 +79,9 @@ class Signatures(Stage):
                 columns["signature"] = _fixed_width(made["signature"])
         box = context.box(self.name)
         out = box.path(part, ".parquet")
-        write_table(out, pa.table({n: _column(c) for n, c in columns.items()}), use_dictionary=False, compression="none")
+        write_table(
+            out, pa.table({n: _column(c) for n, c in columns.items()}), use_dictionary=False, compression="none"
+        )
         facts = {"documents": len(scope_N), "bytes": int(made["bytes"].sum()), "backend": how}
         return box.commit(part, [out], {**facts, **watch.facts()})
 

@@ -92,7 +92,7 @@ def resolved(context: Context) -> Tokenizer:
 
 def train_from_files(
     paths: list[str], out: Any, vocab_size: int, eot: str, text_column: str, max_bytes: int
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Train on files outside a run, in sorted order of their paths, as `gpu-curate tokenizer train` does.
 
     Raises:
@@ -101,13 +101,14 @@ def train_from_files(
     from pathlib import Path
 
     from gpu_curate.config import JsonlSource, ParquetSource, TextSource
-    from gpu_curate.sources import Record
+    from gpu_curate.sources import Record, Reject
     from gpu_curate.sources.files import find, stem
     from gpu_curate.stages.documents import make_reader
     from gpu_curate.text.normalize import well_formed
     from gpu_curate.tokenizer import train
 
-    facts = {"documents": 0, "bytes": 0}
+    facts: dict[str, Any] = {"documents": 0, "bytes": 0}
+    rejected: list[str] = []
 
     def texts() -> Iterator[str]:
         for file in find(paths, (), {}, "tokenizer train: PATH"):
@@ -121,6 +122,8 @@ def train_from_files(
             reader = make_reader(source)
             for split in reader.splits(file.path, file.size, 1 << 40):
                 for item in reader.read(split):
+                    if isinstance(item, Reject):
+                        rejected.append(f"{file.path}: row {item.row}: {item.reason}")
                     if isinstance(item, Record):
                         if facts["bytes"] >= max_bytes:
                             return
@@ -133,4 +136,4 @@ def train_from_files(
         facts["vocab_size"] = train(texts(), vocab_size, eot, temp)
         if not facts["bytes"]:
             raise ConfigError(f"no text in {', '.join(paths)}", "check --text-column")
-    return facts
+    return {**facts, "rejected": rejected}
