@@ -687,4 +687,4 @@ def test_an_empty_file_beside_a_good_one_is_named(tmp_path, tokenizer):
     pipeline.execute(one_source(tmp_path / "*.jsonl", tokenizer), tmp_path / "r")
     facts = report(tmp_path / "r")
     assert facts["documents"]["kept"] == 2
-    assert f"{tmp_path}/empty.jsonl: empty, 0 documents" in facts["warnings"]
+    assert f"source s: {tmp_path}/empty.jsonl is empty: 0 documents" in facts["warnings"]

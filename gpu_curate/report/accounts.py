@@ -154,9 +154,13 @@ def _unreadable(context: Context) -> dict[str, dict[str, str]]:
     return dict(sorted(found.items()))
 
 
-def _empty_files(context: Context) -> list[str]:
-    """Some of the input files that hold nothing."""
-    return [path for r in _receipts(context, "documents") for path in r.get("empty_files", [])][:20]
+def _empty_files(context: Context) -> dict[str, list[str]]:
+    """Source → its files that hold nothing."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for receipt in _receipts(context, "documents"):
+        for source, paths in receipt.get("empty_files", {}).items():
+            found[source] += paths
+    return dict(found)
 
 
 def _warnings(
@@ -204,8 +208,9 @@ def _warnings(
         path, reason = next(iter(files.items()))
         what = "1 file" if len(files) == 1 else f"{len(files)} files"
         found.append(f"source {source}: nothing could be read of {what}, e.g. {path}: {reason}; see rejects/")
-    for path in _empty_files(context):
-        found.append(f"{path}: empty, 0 documents")
+    for source, paths in _empty_files(context).items():
+        what = f"{paths[0]} is empty" if len(paths) == 1 else f"{len(paths)} files are empty, e.g. {paths[0]}"
+        found.append(f"source {source}: {what}: 0 documents")
     split = manifest["split"]
     if not split["pinned"] and split["tokens_wanted"] < split["tokens_asked"]:
         found.append(

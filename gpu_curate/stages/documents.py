@@ -269,7 +269,7 @@ class PartitionWriter:
         self._markup_sample: list[tuple[str, str]] = []
         self._sampled_chars = 0
         self._files: dict[str, Counter[str]] = {}  # per file: what became of its records
-        self._empty: list[str] = []
+        self._empty: dict[str, list[str]] = {}  # per source
         self._reasons: dict[str, str] = {}  # per file: why its first reject was one
         self._incomplete: list[str] = []
         self._rejects: Path | None = None
@@ -357,7 +357,7 @@ class PartitionWriter:
 
     def skip(self, skip: Skip, piece: Piece, source: SourceBase) -> None:
         if skip.reason == "empty_file":
-            self._empty.append(piece.split.path)
+            self._empty.setdefault(source.name, []).append(piece.split.path)
         self._facts["skipped"][f"{source.name}:{skip.reason}"] += 1
 
     def _count(self, piece: Piece, what: str) -> None:
@@ -411,7 +411,7 @@ class PartitionWriter:
                 "pii_samples": self._samples,
                 "markup": dict(self._markup),
                 "incomplete": sorted(set(self._incomplete)),
-                "empty_files": self._empty[:1000],
+                "empty_files": self._empty,
                 "unreadable": {p: self._reasons[p] for p in silent[:1000]},
                 "backend": "cpu",
                 **watch,
