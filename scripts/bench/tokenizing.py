@@ -102,13 +102,8 @@ def ours(path: Path):
 
     backend._run = timed
 
-    specials = [s.encode() for s in encoder.special_texts]
-    raw_of: dict[int, bytes] = {}  # the stage has the bytes of a batch: here they are made in the first round, the median is later
-
     def write(texts, f):
-        raw = raw_of.get(id(texts[0])) or raw_of.setdefault(id(texts[0]), "".join(texts).encode())
-        if any(s in raw for s in specials):
-            sum(map(encoder.count_special, texts))
+        sum(map(encoder.count_special, texts))
         ids, _ = encoder.encode_batch(texts)
         f.write(ids)
 
