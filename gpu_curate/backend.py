@@ -87,6 +87,7 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
     if context.backend != "gpu":
         return function(host_text(path)), "cpu"
     from gpu_curate.gpu_runtime import cuda, in_batches
+    from gpu_curate.gpu_runtime import to_device as upload
 
     names: list[str] = []
 
@@ -100,18 +101,12 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
             text = read_text(path)
         except cuda().out_of_memory:  # the whole partition does not fit: its halves may
             text = host_text(path)
-            made = in_batches(text, lambda part: arrays(_uploaded(part)))
+            made = in_batches(text, lambda part: arrays(upload(part)))
         else:
             made = in_batches(text, arrays)
     except DeviceError:
         return function(host_text(path)), "cpu (device full)"
     return dict(zip(names, made, strict=True)), "gpu"
-
-
-def _uploaded(text: TextColumn) -> TextColumn:
-    from gpu_curate.gpu_runtime import to_device as upload
-
-    return upload(text)
 
 
 def curator_available(required: bool) -> bool:
