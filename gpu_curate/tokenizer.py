@@ -28,16 +28,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpu_curate.config import Tokenizer
+from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, FatalError, GpuCurateError, InputError
 
 log = logging.getLogger(__name__)
 
 Ids = tuple[np.ndarray, np.ndarray]  # ids_N uint32, lens_D int64
+Texts = list[str] | TextColumn  # a column is of valid UTF-8, on the host
 
 LIBRARIES = (
     "gigatoken",
@@ -164,6 +166,17 @@ class Encoder:
                 pieces.append(ids)
         return np.concatenate(pieces) if pieces else np.zeros(0, self.dtype), lens_D
 
+    def encode_column(self, text: TextColumn) -> Ids:
+        """`encode_batch` of a host column of valid UTF-8, where the library can without making a string of each text.
+
+        Memory: as `encode_batch`; a column with more than BATCH_CHARS bytes or a text above CHUNK_CHARS goes through it.
+        """
+        backend = _backend(self)
+        if not backend.reads_columns or text.nbytes > BATCH_CHARS or np.diff(text.offsets).max(initial=0) > CHUNK_CHARS:
+            return self.encode_batch([text.raw(i).decode() for i in range(len(text))])
+        ids, lens_D = backend.encode(text)
+        return self._checked(ids), lens_D
+
     def _encode(self, backend: _Backend, parts: list[str], texts: Sequence[str], start: int) -> Ids:
         try:
             ids, lens = backend.encode(parts)
@@ -172,13 +185,17 @@ class Encoder:
             if bad is None:
                 raise
             raise InputError(f"text {bad} of {len(texts)} has a lone surrogate; normalise it to U+FFFD first") from e
+        return self._checked(ids), lens
+
+    def _checked(self, ids: np.ndarray) -> np.ndarray:
+        """The ids as `dtype`."""
         highest = int(ids.max(initial=0))
         if highest >= self.vocab_size:  # before they are narrowed
             raise FatalError(f"{self.source}: {self.library} gave id {highest}, vocab_size is {self.vocab_size}")
         ids = ids.astype(self.dtype)
         if (ids == self.eot_id).any():
             raise FatalError(f"{self.source}: {self.library} gave the end-of-text id {self.eot_id} inside a text")
-        return ids, lens
+        return ids
 
     @functools.cached_property
     def _special_pattern(self) -> re.Pattern[str]:
@@ -189,6 +206,13 @@ class Encoder:
         if len(self.special_texts) == 1:
             return text.count(self.special_texts[0])
         return sum(1 for _ in self._special_pattern.finditer(text))
+
+    def count_special_in(self, text: TextColumn) -> int:
+        """`count_special` of all texts of a host column; nearly always 0, which a search in its bytes tells at once."""
+        raw = text.chars[int(text.offsets[0]) : int(text.offsets[-1])].tobytes()
+        if not any(special.encode() in raw for special in self.special_texts):
+            return 0
+        return sum(self.count_special(text.raw(i).decode()) for i in range(len(text)))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, special tokens included. Bytes that are not UTF-8 (a cut character) become U+FFFD."""
@@ -335,9 +359,13 @@ def _problem(draft: Encoder, name: str, probe: list[str], expected: Ids) -> str 
 
 
 def _probe(encoder: Encoder, probe: list[str]) -> Ids:
-    """Ids of the probe texts, uint32, unchecked; and the proof that chunks do not change them."""
+    """Ids of the probe texts, uint32, unchecked; and the proof that neither a column nor chunks change them."""
     backend = _backend(encoder)
     ids, lens = backend.encode(probe)
+    if backend.reads_columns:
+        of_column = backend.encode(TextColumn.from_texts(probe))
+        if not all(map(np.array_equal, of_column, (ids, lens))):
+            raise FatalError(f"{encoder.source}: {encoder.library} gives other ids for a column than for its texts")
     if backend.chunkable:
         text = " ".join(probe)
         cuts = [0, *(m.start() for m in _BOUNDARY.finditer(text)), len(text)]
@@ -654,19 +682,21 @@ class _Backend:
     library whose cache has no bound is opened anew (0.2 s) once it has grown by CACHE_BYTES.
     """
 
-    def __init__(self, opener: Callable[[Encoder], Callable[[list[str]], Ids]], encoder: Encoder, bounded: bool):
-        self._open = lambda: opener(encoder)
+    def __init__(self, library: _Library, encoder: Encoder):
+        self._open = lambda: library.open(encoder)
         self._run = self._open()
-        self._bounded = bounded
+        self._bounded = library.bounded
         self._grown_bytes = 0
+        self.reads_columns = library.reads_columns
         self.chunkable = _is_chunkable(json.loads(encoder.data), encoder)
 
-    def encode(self, texts: list[str]) -> Ids:
+    def encode(self, texts: Texts) -> Ids:
         before = _resident_bytes()
         ids, lens = self._run(texts)
         if not self._bounded:
             # Signed: what the allocator gives back counts too. Without /proc, twice the text stands for the growth.
-            grown = _resident_bytes() - before - ids.nbytes if before else 2 * sum(map(len, texts))
+            size = texts.nbytes if isinstance(texts, TextColumn) else sum(map(len, texts))
+            grown = _resident_bytes() - before - ids.nbytes if before else 2 * size
             self._grown_bytes += grown
             if self._grown_bytes > CACHE_BYTES:
                 log.info("the tokenizer's cache has grown by %d MiB: opening it anew", self._grown_bytes >> 20)
@@ -694,16 +724,23 @@ def _backend(encoder: Encoder) -> _Backend:
         raise FatalError(
             f"{encoder.source}: chosen for {encoder.library} {encoder.version}, this process has {version or 'none'}"
         )
-    opener, bounded = _OPENERS[encoder.library]
-    return _Backend(opener, encoder, bounded)
+    return _Backend(_LIBRARIES[encoder.library], encoder)
 
 
-def _open_gigatoken(encoder: Encoder) -> Callable[[list[str]], Ids]:
+def _open_gigatoken(encoder: Encoder) -> Callable[[Texts], Ids]:
+    import awkward as ak  # gigatoken's own form of a column, over buffers that need no copy
     import gigatoken
 
     backend = gigatoken.Tokenizer.from_json(_inert(encoder, keep_specials=False)).backend
 
-    def encode(texts: list[str]) -> Ids:
+    def column(text: TextColumn) -> ak.Array:
+        first, last = int(text.offsets[0]), int(text.offsets[-1])
+        chars = ak.contents.NumpyArray(text.chars[first:last], parameters={"__array__": "char"})
+        offsets = ak.index.Index64(text.offsets - first)
+        return ak.Array(ak.contents.ListOffsetArray(offsets, chars, parameters={"__array__": "string"}))
+
+    def encode(texts: Texts) -> Ids:
+        texts = column(texts) if isinstance(texts, TextColumn) else texts
         layout = backend.encode_batch(texts, parallel=False).layout  # parallel=False: no thread pool, safe after a fork
         return np.asarray(layout.content.data), np.diff(np.asarray(layout.offsets.data))
 
@@ -760,12 +797,17 @@ def _open_tiktoken(encoder: Encoder) -> Callable[[list[str]], Ids]:
     return encode
 
 
-# library: how to open it, and whether its memory is bounded by itself
-_OPENERS: dict[str, tuple[Callable[[Encoder], Callable[[list[str]], Ids]], bool]] = {
-    "gigatoken": (_open_gigatoken, False),
-    "snaptokens": (_open_snaptokens, True),
-    "tiktoken": (_open_tiktoken, True),
-    "tokenizers": (_open_tokenizers, True),
+class _Library(NamedTuple):
+    open: Callable[[Encoder], Callable[[Any], Ids]]
+    bounded: bool  # its memory, by itself
+    reads_columns: bool = False  # and not only lists of strings
+
+
+_LIBRARIES = {
+    "gigatoken": _Library(_open_gigatoken, bounded=False, reads_columns=True),
+    "snaptokens": _Library(_open_snaptokens, bounded=True),
+    "tiktoken": _Library(_open_tiktoken, bounded=True),
+    "tokenizers": _Library(_open_tokenizers, bounded=True),
 }
 
 

@@ -371,13 +371,13 @@ def test_requirements_are_those_of_the_project():
 def test_a_tokenizer_library_that_gives_other_ids_is_failed(monkeypatch):
     from gpu_curate import tokenizer
 
-    right, bounded = tokenizer._OPENERS["gigatoken"]
+    library = tokenizer._LIBRARIES["gigatoken"]
 
     def wrong(encoder):
-        encode = right(encoder)
+        encode = library.open(encoder)
         return lambda texts: (lambda ids, lens: (ids ^ 1, lens))(*encode(texts))
 
-    monkeypatch.setitem(tokenizer._OPENERS, "gigatoken", (wrong, bounded))
+    monkeypatch.setitem(tokenizer._LIBRARIES, "gigatoken", library._replace(open=wrong))
     tokenizer._backend.cache_clear()
     checks = {c.name: c for c in doctor.PROBES["tokenizers"].run()}
     tokenizer._backend.cache_clear()

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from gpu_curate import tokenizer as module
 from gpu_curate.config import Tokenizer
+from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, FatalError, InputError
 from gpu_curate.tokenizer import (
     CHUNKABLE,
@@ -95,6 +96,10 @@ def check(encoder, expected, texts):
     for text, one in zip(texts, got, strict=True):
         assert one.tolist() == expected(text), repr(text[:60])
     assert len(ids) == lens.sum()
+    column = TextColumn.from_texts(["before", *texts, "after"]).slice(1, len(texts) + 1)
+    of_column = encoder.encode_column(column)
+    assert (of_column[0].dtype, of_column[1].dtype) == (encoder.dtype, np.int64)
+    assert all(map(np.array_equal, of_column, (ids, lens)))
 
 
 # ------------------------------------------------------------------------------------------------------- the same ids
@@ -164,6 +169,9 @@ def test_special_text_in_a_document_is_ordinary_text(trained, library):
     assert encoder.decode(ids) == "".join(texts)
     assert lens[1] > 1
     assert [encoder.count_special(t) for t in texts] == [1, 1, 1, 2, 0]
+    column = TextColumn.from_texts([*texts, EOT[:5], EOT[5:]])  # two texts that meet are not one
+    assert encoder.count_special_in(column) == 5
+    assert encoder.count_special_in(column.slice(5, 7)) == encoder.count_special_in(column.slice(4, 4)) == 0
 
 
 def test_counting_special_texts_knows_all_of_them_and_prefers_the_longest(variant):
@@ -276,9 +284,9 @@ def test_a_library_that_differs_is_passed_over_aloud(trained, monkeypatch, caplo
     def panics(encoder):
         raise type("PanicException", (BaseException,), {})("no such pre-tokenizer")
 
-    monkeypatch.setitem(module._OPENERS, "gigatoken", (off_by_one, True))
-    monkeypatch.setitem(module._OPENERS, "snaptokens", (panics, True))
-    monkeypatch.setitem(module._OPENERS, "tiktoken", (panics, True))
+    monkeypatch.setitem(module._LIBRARIES, "gigatoken", module._Library(off_by_one, bounded=True))
+    monkeypatch.setitem(module._LIBRARIES, "snaptokens", module._Library(panics, bounded=True))
+    monkeypatch.setitem(module._LIBRARIES, "tiktoken", module._Library(panics, bounded=True))
     monkeypatch.setattr(module, "_version", lambda name: f"1.{name}")  # unlike any opened before
     module._choose.cache_clear()
     with caplog.at_level(logging.WARNING):
@@ -493,7 +501,7 @@ def test_a_cache_without_bound_is_dropped_when_it_has_grown(trained, monkeypatch
     monkeypatch.setattr(module, "CACHE_BYTES", 250)
     for bounded, expected in ((False, 4), (True, 1)):
         opened.clear()
-        backend = module._Backend(opener, load(section(trained)), bounded)
+        backend = module._Backend(module._Library(opener, bounded), load(section(trained)))
         for _ in range(10):
             backend.encode(["x"])
         assert len(opened) == expected  # at first, and after every third call
@@ -506,6 +514,7 @@ def test_memory_is_flat_over_documents_of_unique_strings(trained, library):
         import numpy as np
         from gpu_curate import tokenizer
         from gpu_curate.config import Tokenizer
+        from gpu_curate.document import TextColumn
         tokenizer.CACHE_BYTES = 20 << 20
         encoder = tokenizer.load(Tokenizer(path={str(trained)!r}, library={library!r}))
         rng, peaks = np.random.default_rng(0), []
@@ -513,7 +522,7 @@ def test_memory_is_flat_over_documents_of_unique_strings(trained, library):
             block = rng.integers(97, 123, 1_000_000, np.uint8)
             block[rng.integers(0, len(block), len(block) // 8)] = 32
             text = block.tobytes().decode()
-            encoder.encode_batch([text[i : i + 5000] for i in range(0, len(text), 5000)])
+            encoder.encode_column(TextColumn.from_texts(text[i : i + 5000] for i in range(0, len(text), 5000)))
             peaks.append(tokenizer._resident_bytes() >> 20)
         print(max(peaks[len(peaks) // 2 :]) - max(peaks[: len(peaks) // 2]))
     """)

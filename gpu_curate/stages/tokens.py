@@ -63,14 +63,12 @@ class Tokens(Stage):
         text = TextColumn.from_arrow(context.box(self.follows).read_table(part, ["text"])["text"])
         box = context.box(self.name)
         path, lengths = box.path(part, ".bin"), np.zeros(len(text), np.int64)
-        special, specials = 0, [s.encode() for s in encoder.special_texts]
+        special = 0
         with publish(path) as temp, temp.open("wb") as f:
             for start, stop in text.batches(_BATCH_BYTES):
-                batch = [text.raw(i).decode("utf-8") for i in range(start, stop)]
-                raw = text.chars[int(text.offsets[start]) : int(text.offsets[stop])].tobytes()
-                if any(s in raw for s in specials):  # rare, and far faster to rule out in bytes than text by text
-                    special += sum(map(encoder.count_special, batch))
-                ids, lengths[start:stop] = encoder.encode_batch(batch)
+                batch = text.slice(start, stop)
+                special += encoder.count_special_in(batch)
+                ids, lengths[start:stop] = encoder.encode_column(batch)
                 if len(ids) != lengths[start:stop].sum():
                     raise FatalError(f"partition {part}: {encoder.library} gave {len(ids)} ids for other lengths")
                 f.write(memoryview(np.ascontiguousarray(ids, encoder.dtype.newbyteorder("<"))))

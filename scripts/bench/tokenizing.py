@@ -4,7 +4,8 @@
 
 Every case runs in a process of its own, since what a library remembers of a text makes the second pass two to four times
 as fast as the first. A case encodes the same documents and writes the ids; CPU seconds count neither opening the tokenizer
-nor reading the corpus. The direct cases do the least that can be done: one call, one conversion, one write.
+nor reading the corpus. The direct cases do the least that can be done: one call, one conversion, one write. Each case gets
+the documents in the form that suits it, made beforehand: a list of strings, or a column (bytes and offsets).
 """
 
 from __future__ import annotations
@@ -17,41 +18,34 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from gpu_curate.document import TextColumn
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 DATA = Path(os.environ.get("GPU_CURATE_TEST_DATA", ROOT.parent / "shared" / "data"))
-BATCH_CHARS = 4 << 20  # as the tokens stage does
-
-
+BATCH_BYTES = 4 << 20  # as the tokens stage does
 INSIDE: list[float] = []  # CPU seconds that `ours` spent in the library it chose
 
 
-def documents(corpus: Path, nbytes: int) -> list[str]:
+def documents(corpus: Path, nbytes: int) -> TextColumn:
     """Every k-th document, so that all parts of the corpus are in it."""
     import pyarrow.parquet as pq
 
+    from gpu_curate.document import TextColumn
+
     column = pq.read_table(corpus, columns=["text"])["text"]
     step = max(1, round(sum(chunk.nbytes for chunk in column.chunks) / nbytes))
-    return column.take(np.arange(0, len(column), step)).to_pylist()
+    return TextColumn.from_arrow(column.take(np.arange(0, len(column), step)))
 
 
 def inert(path: Path) -> str:
     """The tokenizer.json without special tokens, as PEERS must be given it to be exact."""
     return json.dumps({**json.loads(path.read_bytes()), "added_tokens": [], "post_processor": None})
-
-
-def batches(texts: list[str]):
-    batch, size = [], 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size >= BATCH_CHARS:
-            yield batch
-            batch, size = [], 0
-    yield batch
 
 
 def direct_gigatoken(path: Path):
@@ -61,6 +55,14 @@ def direct_gigatoken(path: Path):
     return lambda texts, f: f.write(
         np.asarray(tokenizer.encode_batch(texts, parallel=False).layout.content.data).astype(np.uint16)
     )
+
+
+def direct_gigatoken_column(path: Path):
+    """gigatoken over a string array of awkward, the form that it calls zero-copy."""
+    import awkward as ak
+
+    write = direct_gigatoken(path)
+    return lambda column, f: write(ak.from_arrow(column.to_arrow()), f)
 
 
 def direct_snaptokens(path: Path):
@@ -86,7 +88,7 @@ def direct_tokenizers(path: Path):
 
 
 def ours(path: Path):
-    """What the tokens stage does with a batch: count special texts, encode, check, narrow, write."""
+    """What the tokens stage does with a batch: look for special texts, encode, check, narrow, write."""
     from gpu_curate.config import Tokenizer
     from gpu_curate.tokenizer import _backend, load
 
@@ -102,9 +104,9 @@ def ours(path: Path):
 
     backend._run = timed
 
-    def write(texts, f):
-        sum(map(encoder.count_special, texts))
-        ids, _ = encoder.encode_batch(texts)
+    def write(column, f):
+        encoder.count_special_in(column)
+        ids, _ = encoder.encode_column(column)
         f.write(ids)
 
     return write
@@ -112,31 +114,38 @@ def ours(path: Path):
 
 CASES = {
     "gigatoken": direct_gigatoken,
+    "gigatoken, column": direct_gigatoken_column,
     "snaptokens": direct_snaptokens,
     "ours": ours,
     "tiktoken": direct_tiktoken,
     "tokenizers": direct_tokenizers,
 }
+TAKE_COLUMNS = ("gigatoken, column", "ours")
 
 
 def child(case: str, corpus: Path, tokenizer: Path, nbytes: int) -> None:
     os.environ.update(RAYON_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
-    texts = documents(corpus, nbytes)
-    size = sum(len(t.encode()) for t in texts)
-    write = CASES[case](tokenizer)
     import hashlib
 
+    from gpu_curate.document import TextColumn
+
+    column = documents(corpus, nbytes)
+    batches = [column.slice(*batch) for batch in column.batches(BATCH_BYTES)]
+    warm = TextColumn.from_texts(["warm"])
+    if case not in TAKE_COLUMNS:
+        warm, *batches = ([text.raw(i).decode() for i in range(len(text))] for text in (warm, *batches))
+    write = CASES[case](tokenizer)
     with tempfile.NamedTemporaryFile() as f:
-        write(["warm"], f)
+        write(warm, f)
         f.seek(0)
         INSIDE.clear()
         start = time.process_time()
-        for batch in batches(texts):
+        for batch in batches:
             write(batch, f)
         f.flush()
         seconds = time.process_time() - start
         digest = hashlib.sha256(Path(f.name).read_bytes()).hexdigest()
-    print(json.dumps({"seconds": seconds, "inside": sum(INSIDE), "bytes": size, "sha256": digest}))
+    print(json.dumps({"seconds": seconds, "inside": sum(INSIDE), "bytes": column.nbytes, "sha256": digest}))
 
 
 def main() -> None:
@@ -173,12 +182,12 @@ def main() -> None:
                 digests[case] = result["sha256"]
     if len(set(digests.values())) != 1:
         raise SystemExit(f"the ids differ: {digests}")
-    fastest = max(("gigatoken", "snaptokens"), key=lambda c: quantiles(rates[c])[1])
+    fastest = max(("gigatoken", "gigatoken, column", "snaptokens"), key=lambda c: quantiles(rates[c])[1])
     base = quantiles(rates[fastest])[1]
-    print(f"{'case':<12} {'MB/s p20':>9} {'p50':>7} {'p80':>7} {'ratio':>6}   (ratio to {fastest}; same ids)")
+    print(f"{'case':<18} {'MB/s p20':>9} {'p50':>7} {'p80':>7} {'ratio':>6}   (ratio to {fastest}; same ids)")
     for case, values in rates.items():
         p20, p50, p80 = quantiles(values)
-        print(f"{case:<12} {p20:>9.1f} {p50:>7.1f} {p80:>7.1f} {p50 / base:>6.2f}")
+        print(f"{case:<18} {p20:>9.1f} {p50:>7.1f} {p80:>7.1f} {p50 / base:>6.2f}")
         if options.record:
             record(
                 "tokenizing", f"{case}, encode and write", "MB/s per core", values, fastest, p50 / base, "first pass"
