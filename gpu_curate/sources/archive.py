@@ -43,9 +43,24 @@ class Part(NamedTuple):
 # ---------------------------------------------------------------------------------------------------- decompression
 
 
-class _Gzip:
-    """One gzip member. The three decompressors share this interface: feed once with bytes, then with b"" while `more`."""
+class _Member:
+    """One gzip member or frame. Feed it once with bytes, then with b"" while `more`."""
 
+    magic: bytes
+    error: type[Exception]  # what damage raises
+    _d: Any  # the library's decompressor
+
+    @property
+    def eof(self) -> bool:
+        return self._d.eof
+
+    @property
+    def rest(self) -> bytes:
+        """What was fed beyond the end; lz4 says None for nothing."""
+        return self._d.unused_data or b""
+
+
+class _Gzip(_Member):
     magic, error = _GZIP, zlib.error
 
     def __init__(self, dictionary: Any = None):
@@ -58,16 +73,8 @@ class _Gzip:
     def more(self) -> bool:
         return bool(self._d.unconsumed_tail) and not self._d.eof
 
-    @property
-    def eof(self) -> bool:
-        return self._d.eof
 
-    @property
-    def rest(self) -> bytes:
-        return self._d.unused_data
-
-
-class _Lz4:
+class _Lz4(_Member):
     magic, error = _LZ4, RuntimeError
 
     def __init__(self, dictionary: Any = None):
@@ -82,16 +89,8 @@ class _Lz4:
     def more(self) -> bool:
         return not self._d.needs_input and not self._d.eof
 
-    @property
-    def eof(self) -> bool:
-        return self._d.eof
 
-    @property
-    def rest(self) -> bytes:
-        return self._d.unused_data or b""
-
-
-class _Zstd:
+class _Zstd(_Member):
     magic = _ZSTD
     more = False  # the library has no bound on its output, so it is fed little at a time
 
@@ -104,16 +103,8 @@ class _Zstd:
     def feed(self, data: bytes) -> bytes:
         return self._d.decompress(data)
 
-    @property
-    def eof(self) -> bool:
-        return self._d.eof
 
-    @property
-    def rest(self) -> bytes:
-        return self._d.unused_data
-
-
-def _compression(head: bytes) -> Any:
+def _compression(head: bytes) -> type[_Member] | None:
     """What a file that begins with `head` is compressed by, told by its bytes and not by its name; None if it is not."""
     if head.startswith(_GZIP):
         return _Gzip
@@ -159,7 +150,7 @@ def _dictionary(raw: IO[bytes], head: bytes) -> tuple[Any, bytes]:
     return zstandard.ZstdCompressionDict(content), head[8 + size :]
 
 
-def _members(raw: IO[bytes], data: bytes, kind: Any, dictionary: Any = None) -> Iterator[Part | Damage]:
+def _members(raw: IO[bytes], data: bytes, kind: type[_Member], dictionary: Any = None) -> Iterator[Part | Damage]:
     """Members back to back. `data`: bytes of `raw` already read."""
     step = 4 << 10 if kind is _Zstd else _IN
     at = len(data)  # compressed bytes read so far
@@ -207,7 +198,7 @@ def _members(raw: IO[bytes], data: bytes, kind: Any, dictionary: Any = None) -> 
         data = member.rest + data
 
 
-def _resync(magic: bytes, data: bytes, read: Any, kind: Any, dictionary: Any) -> bytes:
+def _resync(magic: bytes, data: bytes, read: Any, kind: type[_Member], dictionary: Any) -> bytes:
     """The compressed bytes from the next member on that begins with a WARC record; b"" if there is none."""
     i = 0
     while True:
