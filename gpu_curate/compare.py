@@ -207,7 +207,7 @@ def read_sample(config: Config, folder: Path, max_bytes: int) -> Sample:
             stage.run(context, part, task)
         stage.finish(context)
     box = context.box("documents")
-    parts = tuple(sorted(p for p in box.parts() if (box.receipt(p) or {}).get("documents")))
+    parts = tuple(sorted(r["part"] for r in box.receipts() if r.get("documents")))
     if not parts:
         raise ConfigError("the sources give no document: there is nothing to compare")
     steps = ["copy to the device", "content_hash"]

@@ -118,7 +118,7 @@ def check_run_directory(run: Path, config: Config) -> None:
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program", "choose another folder with --out") from e
     documents = Box(run / read_json(path).get("folders", {}).get("documents", "documents"))
-    if not any((documents.receipt(p) or {}).get("documents") for p in documents.parts()):
+    if not any(r.get("documents") for r in documents.receipts()):
         return  # a first try that read nothing: nothing would be mixed
     now = public(config)
     for root in _ROOTS:
@@ -502,8 +502,7 @@ def run_state(run: Path) -> dict[str, Any]:
     info = read_json(path)
     boxes = {}
     for name, folder in info["folders"].items():
-        box = Box(run / folder)
-        receipts = [r for r in (box.receipt(p) for p in box.parts()) if r is not None]
+        receipts = list(Box(run / folder).receipts())
         boxes[name] = {
             "folder": folder,
             "partitions": len(receipts),

@@ -166,6 +166,10 @@ class Box:
             return None
         return receipt if whole else None
 
+    def receipts(self) -> Iterator[dict[str, Any]]:
+        """The receipts of all partitions that are whole, in order; `part` names the partition."""
+        return (r for r in map(self.receipt, self.parts()) if r is not None)
+
     def discard(self, part: str) -> None:
         """Forget a partition: it will be made again."""
         self._receipt_path(part).unlink(missing_ok=True)

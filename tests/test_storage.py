@@ -67,6 +67,16 @@ def test_a_shorter_file_is_no_partition(tmp_path):
     assert box.receipt("000000") is None
 
 
+def test_the_receipts_of_a_box_are_those_of_its_whole_partitions_in_order(tmp_path):
+    box, path = committed(tmp_path)
+    for number in (2, 1):
+        box.commit(f"{number:06d}", [], {"documents": number})
+    assert [(r["part"], r["documents"]) for r in box.receipts()] == [("000000", 3), ("000001", 1), ("000002", 2)]
+    path.unlink()
+    assert [r["part"] for r in box.receipts()] == ["000001", "000002"]
+    assert list(Box(tmp_path / "none").receipts()) == []
+
+
 def test_a_changed_byte_is_corrupt_and_the_receipt_goes(tmp_path):
     box, path = committed(tmp_path)
     data = bytearray(path.read_bytes())

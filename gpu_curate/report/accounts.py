@@ -89,10 +89,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
 
 
 def _receipts(context: Context, name: str) -> list[dict[str, Any]]:
-    if not context.has(name):
-        return []
-    box = context.box(name)
-    return [r for r in (box.receipt(p) for p in box.parts()) if r is not None]
+    return list(context.box(name).receipts()) if context.has(name) else []
 
 
 def _unit(counts: Counter[str], rejected: int) -> dict[str, Any]:
@@ -290,14 +287,13 @@ def _markup(context: Context) -> dict[str, dict[str, int]]:
     found: dict[str, Counter[str]] = defaultdict(Counter)
     pairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
     box = context.box("documents")
-    for part in box.parts():
-        receipt = box.receipt(part) or {}
+    for receipt in box.receipts():
         if not receipt.get("markup"):
             continue
         source = next(iter(receipt["sources"]))
         found[source].update(receipt["markup"])
         if sum(len(m) for m, _ in pairs[source]) < 16 * MARKUP_SAMPLE_CHARS:
-            pairs[source] += read_json(box.verified(part, MARKUP_SUFFIX))
+            pairs[source] += read_json(box.verified(receipt["part"], MARKUP_SUFFIX))
     for source, sample in pairs.items():
         encoder = open_encoder(context.box("tokens").folder)
         for name, texts in (("markup", [m for m, _ in sample]), ("text", [t for _, t in sample])):

@@ -90,7 +90,7 @@ class Library:
         if not self._context.has(box):
             return []
         of = self._context.box(box)
-        return [p for p in of.parts() if (of.receipt(p) or {}).get("documents")]
+        return [r["part"] for r in of.receipts() if r.get("documents")]
 
     @functools.cache  # noqa: B019
     def _first(self, box: str, part: str) -> int:
@@ -129,7 +129,7 @@ def draw_samples(context: Context) -> tuple[dict[str, list[Drawn]], list[str]]:
     the least similar one, the most similar one and the one between.
     """
     box = context.box("decisions")
-    counts = {p: (box.receipt(p) or {})["by_reason"]["documents"] for p in box.parts()}
+    counts = {r["part"]: r["by_reason"]["documents"] for r in box.receipts()}
     totals: dict[str, int] = defaultdict(int)
     for of_part in counts.values():
         for reason, n in of_part.items():
@@ -295,7 +295,7 @@ def overlap(document: str, item: str, n: int) -> tuple[list[tuple[str, bool]], i
 def worst_documents(context: Context, name: str, limit: int) -> tuple[list[dict[str, Any]], int, int]:
     """The documents that hold most of one item of a set, and of how many partitions with matches how many were read."""
     box = context.box("contamination")
-    matches = {p: (box.receipt(p) or {})["matches"].get(name, 0) for p in box.parts()}
+    matches = {r["part"]: r["matches"].get(name, 0) for r in box.receipts()}
     hit = sorted((p for p, n in matches.items() if n), key=lambda p: (-matches[p], p))
     found: list[tuple[float, int, int, int]] = []
     for part in hit[:MAX_PARTITIONS]:

@@ -156,21 +156,18 @@ class Shards(Stage):
 
 
 def _tokens_info(context: Context) -> dict[str, Any]:
-    box = context.box("tokens")
-    for part in box.parts():
-        receipt = box.receipt(part)
-        if receipt is not None:
-            return receipt
-    raise FatalError("tokens: no partition")
+    receipt = next(context.box("tokens").receipts(), None)
+    if receipt is None:
+        raise FatalError("tokens: no partition")
+    return receipt
 
 
 def _fate(context: Context) -> str:
     """What became of the documents when none was kept."""
-    documents = [context.box("documents").receipt(p) or {} for p in context.box("documents").parts()]
-    rejected = sum(sum(r.get("rejected", {}).values()) for r in documents)
+    rejected = sum(sum(r.get("rejected", {}).values()) for r in context.box("documents").receipts())
     dropped: Counter[str] = Counter()
-    for part in context.box("decisions").parts():
-        dropped.update((context.box("decisions").receipt(part) or {})["by_reason"]["documents"])
+    for receipt in context.box("decisions").receipts():
+        dropped.update(receipt["by_reason"]["documents"])
     told = [f"{sum(dropped.values())} were read", *(f"{reason} dropped {n}" for reason, n in dropped.most_common())]
     return ", ".join(told + ([f"{rejected} rejected"] if rejected else []))
 
@@ -195,9 +192,7 @@ class _Layout:
             "train": _stream(train),
             "validation": _stream({name: values[held] for name, values in kept.items()}),
         }
-        incomplete = sorted(
-            {f for p in parts for f in (context.box("documents").receipt(p) or {}).get("incomplete", [])}
-        )
+        incomplete = sorted({f for r in context.box("documents").receipts() for f in r.get("incomplete", [])})
         self.facts = {
             "split": self.facts,
             "mixture": mixture,
