@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import struct
 from pathlib import Path
 from typing import ClassVar
@@ -79,16 +80,20 @@ class Format:
         Returns:
             N ids over the mapped file, without a copy; an empty array for a shard without tokens.
         Raises:
-            FatalError: the file is missing, or header, version, dtype, count or size differ from what they should be:
+            FatalError: the file is missing or is none (a folder), or header, version, dtype, count or size differ from what they should be:
                 names the file, what was found and what was expected.
         """
         path = Path(path)
         try:
-            nbytes = path.stat().st_size
+            status = path.stat()
         except OSError as e:
             raise FatalError(
                 f"{path}: {e.strerror or e}", hint="the manifest or the glob names a shard that is gone"
             ) from e
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise FatalError(f"{path}: {kind}, expected a shard", hint="the manifest or the glob names something else")
+        nbytes = status.st_size
         found, count, start = self._describe(path, nbytes, dtype)
         if dtype is not None and found.newbyteorder("=") != np.dtype(dtype):
             raise FatalError(f"{path}: holds {found.name} ids, expected {np.dtype(dtype).name}")

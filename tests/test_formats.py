@@ -168,6 +168,16 @@ def test_a_headerless_shard_of_odd_size_or_wrong_count_is_refused(tmp_path):
         open_shard(path, "nanogpt")
 
 
+@pytest.mark.parametrize("name", ["llmc", "nanogpt", "megatron"])
+def test_a_folder_or_a_pipe_in_the_place_of_a_shard_is_named(tmp_path, name):
+    write(tmp_path / "a.bin", name, stream(3, np.uint16))
+    for number, make in enumerate((os.mkdir, os.mkfifo)):
+        os.replace(tmp_path / "a.bin", tmp_path / f"gone-{number}")
+        make(tmp_path / "a.bin")
+        with pytest.raises(FatalError, match=rf"a\.bin: {'a folder' if make is os.mkdir else 'not a regular file'}"):
+            open_shard(tmp_path / "a.bin", name, np.uint16)
+
+
 def test_other_things_that_are_not_the_shard_expected(tmp_path):
     path = tmp_path / "a.bin"
     with pytest.raises(FatalError, match="No such file"):
