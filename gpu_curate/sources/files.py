@@ -42,8 +42,8 @@ def find(patterns: list[str], suffixes: tuple[str, ...], options: dict[str, Any]
             are passed over, but a pattern that gives nothing is an error.
         key: the config key, for errors.
     Raises:
-        ConfigError: a pattern matches nothing, a file named outright is of another kind, a folder cannot be listed, or
-            a name is not UTF-8.
+        ConfigError: a pattern matches nothing, a file named outright is of another kind, a folder cannot be listed, a
+            server does not say how long a file is, or a name is not UTF-8.
 
     A file that has several names (./a and a, symbolic links) is read once, under the one with the fewest folders.
     """
@@ -116,8 +116,14 @@ def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
         files = []
         for name in names:
             info = fs.info(name)
-            if info.get("type") != "file" or info.get("size") is None:
+            if info.get("type") != "file":
                 continue
+            if info.get("size") is None:
+                raise ConfigError(
+                    f"{key}: {fs.unstrip_protocol(name)}: the server does not say how long it is "
+                    "(no Content-Length, or of other bytes: a Content-Encoding)",
+                    "download the file and name the copy",
+                )
             identity = next(
                 (str(info[k]) for k in ("ETag", "etag", "mtime", "LastModified", "created") if k in info), ""
             )

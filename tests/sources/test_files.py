@@ -175,6 +175,30 @@ def test_a_url_that_is_not_there_is_an_error_before_any_work(server):
         find([f"{server}/gone.jsonl"], (".jsonl",), {}, "k")
 
 
+class Unsized(Ranges):
+    """Sends pages it makes while it sends them, as servers without a Content-Length do."""
+
+    def do_GET(self):
+        self.send_response(200)
+        if self.path.startswith("/packed"):
+            self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Length", "30")
+        self.end_headers()
+
+    do_HEAD = do_GET
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "packed.jsonl"])
+def test_a_server_that_does_not_say_how_long_a_file_is_is_named_as_such(name):
+    pytest.importorskip("aiohttp")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Unsized) as s:
+        threading.Thread(target=s.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{s.server_address[1]}/{name}"
+        with pytest.raises(ConfigError, match=rf"k: {url}: the server does not say how long it is.*\n.*download"):
+            find([url], (".jsonl",), {}, "k")
+        s.shutdown()
+
+
 class Failing(Ranges):
     """Answers what is asked `fail_after` times, then as `how` says."""
 
