@@ -73,7 +73,10 @@ def find(patterns: list[str], suffixes: tuple[str, ...], options: dict[str, Any]
 
 def _local(pattern: str, key: str) -> list[File]:
     def unreadable(e: OSError) -> None:
-        raise ConfigError(f"{key}: the folder {e.filename} cannot be listed: {e.strerror}") from e
+        raise ConfigError(
+            f"{key}: the folder {e.filename} cannot be listed: {e.strerror}",
+            "make it readable, or name the folders beside it one by one",
+        ) from e
 
     if os.path.isdir(pattern):
         folders = os.walk(pattern, onerror=unreadable)
@@ -82,6 +85,11 @@ def _local(pattern: str, key: str) -> list[File]:
         root, paths = os.path.dirname(pattern), [pattern]
     else:
         root = fixed_folder(pattern)
+        for folder in _listed(pattern):  # glob passes over what it may not list, and its files would be missing unsaid
+            try:
+                os.scandir(folder).close()
+            except OSError as e:
+                unreadable(e)
         paths = glob.glob(pattern, recursive=True)
     files = []
     for path in paths:
@@ -89,6 +97,14 @@ def _local(pattern: str, key: str) -> list[File]:
             stat = os.stat(path)
             files.append(File(path, os.path.relpath(path, root or "."), stat.st_size, str(stat.st_mtime_ns)))
     return files
+
+
+def _listed(pattern: str) -> Iterator[str]:
+    """The folders that `glob` lists for a pattern."""
+    parts = pattern.split("/")
+    for i, part in enumerate(parts):
+        if glob.has_magic(part):
+            yield from glob.iglob("/".join([*(parts[: i + (part == "**")] or ["."]), ""]), recursive=True)
 
 
 def fixed_folder(pattern: str) -> str:

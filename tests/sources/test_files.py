@@ -59,19 +59,26 @@ def test_copies_and_files_of_one_name_in_two_folders_are_all_read(tmp_path):
     assert len(find([str(tmp_path / "a"), str(tmp_path / "b")], (".jsonl",), {}, "k")) == 2
 
 
-def test_a_folder_that_cannot_be_listed_is_an_error_that_names_it(tmp_path, monkeypatch):
-    (tmp_path / "closed").mkdir()
-    (tmp_path / "a.jsonl").write_text("x")
+@pytest.mark.parametrize("pattern", ["", "**/*.jsonl", "**", "*/*.jsonl", "*/b/*.jsonl", "*/**/*.jsonl"])
+def test_a_folder_that_cannot_be_listed_is_an_error_that_names_it(tmp_path, monkeypatch, pattern):
+    (tmp_path / "open" / "b" / "closed").mkdir(parents=True)
+    (tmp_path / "closed" / "b").mkdir(parents=True)
+    for folder in (".", "open", "open/b"):
+        (tmp_path / folder / "a.jsonl").write_text("x")
+    assert find([str(tmp_path / pattern)], (".jsonl",), {}, "k")
     scandir = os.scandir
 
-    def refuse(path):  # as the kernel does, except to root
-        if str(path).endswith("closed"):
+    def refuse(path="."):  # as the kernel does, except to root
+        if "closed" in str(path):
             raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(ConfigError, match=r"k: the folder .*/closed cannot be listed: Permission denied"):
-        find([str(tmp_path)], (".jsonl",), {}, "k")
+    monkeypatch.chdir(tmp_path)
+    for given in (pattern or ".", str(tmp_path / pattern)):
+        with pytest.raises(ConfigError, match=r"k: the folder .*closed.* cannot be listed: Permission denied"):
+            find([given], (".jsonl",), {}, "k")
+    assert find([str(tmp_path / "*.jsonl")], (".jsonl",), {}, "k")  # what lies below is not asked for
 
 
 def test_a_name_that_is_not_utf8_is_an_error_that_shows_it(tmp_path):
