@@ -27,17 +27,23 @@ def is_remote(path: str) -> bool:
 
 def stem(path: str) -> str:
     """File name in lower case without a compression suffix."""
-    name = os.path.basename(path).lower()
+    name = os.path.basename(_without_query(path)).lower()
     for suffix in COMPRESSIONS:
         name = name.removesuffix(suffix)
     return name
+
+
+def _without_query(path: str) -> str:
+    """A URL up to its query: ?download=true, or the signature of a presigned one. Other names may hold a "?"."""
+    return path.partition("?")[0] if path.startswith(("http://", "https://")) else path
 
 
 def find(patterns: list[str], suffixes: tuple[str, ...], options: dict[str, Any], key: str) -> list[File]:
     """The files that `patterns` name, in sorted order of their relative path.
 
     Args:
-        patterns: files, folders (searched to the bottom), globs or URLs.
+        patterns: files, folders (searched to the bottom), globs or URLs. What exists under the very name is taken before
+            `*`, `?` and `[` mean anything: a file, a folder, and the folder that a glob begins with.
         suffixes: what `stem` must end with; () takes any. A file named outright must fit; in folders and globs others
             are passed over, but a pattern that gives nothing is an error.
         key: the config key, for errors.
@@ -85,12 +91,15 @@ def _local(pattern: str, key: str) -> list[File]:
         root, paths = os.path.dirname(pattern), [pattern]
     else:
         root = fixed_folder(pattern)
-        for folder in _listed(pattern):  # glob passes over what it may not list, and its files would be missing unsaid
+        wild = pattern[len(root) :].lstrip("/")
+        for folder in _listed(root, wild):  # glob passes over what it may not list, its files would be missing unsaid
             try:
                 os.scandir(folder).close()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
             except OSError as e:
                 unreadable(e)
-        paths = glob.glob(pattern, recursive=True)
+        paths = [os.path.join(root, p) for p in glob.iglob(wild, root_dir=root or None, recursive=True)]
     files = []
     for path in paths:
         if os.path.isfile(path):
@@ -99,22 +108,24 @@ def _local(pattern: str, key: str) -> list[File]:
     return files
 
 
-def _listed(pattern: str) -> Iterator[str]:
-    """The folders that `glob` lists for a pattern."""
-    parts = pattern.split("/")
+def _listed(root: str, wild: str) -> Iterator[str]:
+    """The folders that `glob` lists for a pattern below `root`."""
+    yield root or "."
+    parts = wild.split("/")
     for i, part in enumerate(parts):
-        if glob.has_magic(part):
-            yield from glob.iglob("/".join([*(parts[: i + (part == "**")] or ["."]), ""]), recursive=True)
+        if glob.has_magic(part) and parts[i - 1 : i] != ["**"]:  # below `**`: those of the `**`
+            folders = "/".join([*parts[: i + (part == "**")], ""])
+            yield from (os.path.join(root, f) for f in glob.iglob(folders, root_dir=root or None, recursive=True))
 
 
 def fixed_folder(pattern: str) -> str:
-    """The folder before the first wildcard."""
-    fixed = []
+    """The folder before the first wildcard; a folder of that very name has none. "" is the current one."""
+    fixed: list[str] = []
     for part in pattern.split("/"):
-        if glob.has_magic(part):
+        if glob.has_magic(part) and not os.path.isdir("/".join([*fixed, part])):
             break
         fixed.append(part)
-    return "/".join(fixed)
+    return "/".join(fixed) or "/" * pattern.startswith("/")
 
 
 def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
@@ -123,9 +134,10 @@ def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
     try:
         fs, path = fsspec.core.url_to_fs(pattern, **options)
         protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
-        if glob.has_magic(path):
+        http = protocol in ("http", "https")
+        if glob.has_magic(_without_query(path)) and (http or not fs.exists(path)):  # some servers have any URL
             names = fs.glob(path)
-        elif protocol not in ("http", "https") and fs.isdir(path):
+        elif not http and fs.isdir(path):
             names = fs.find(path)
         else:
             names = [path]
@@ -249,7 +261,7 @@ def open_stream(path: str, options: dict[str, Any] | None = None) -> Iterator[IO
 
 def decompressed(raw: IO[bytes], name: str) -> IO[bytes]:
     """`open_stream` of a file that is open; `name` tells how it is compressed."""
-    suffix = next((c for c in COMPRESSIONS if name.lower().endswith(c)), None)
+    suffix = next((c for c in COMPRESSIONS if _without_query(name).lower().endswith(c)), None)
     return raw if suffix is None else _Frames(raw, suffix)  # type: ignore[return-value]
 
 

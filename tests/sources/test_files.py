@@ -19,7 +19,7 @@ import pytest
 from gpu_curate.config import JsonlSource, ParquetSource, TextSource
 from gpu_curate.errors import ConfigError, RetryableError
 from gpu_curate.sources import Record, Reject
-from gpu_curate.sources.files import find
+from gpu_curate.sources.files import find, fixed_folder, open_stream
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.sources.parquet import ParquetReader
 from gpu_curate.sources.text import TextReader
@@ -81,6 +81,39 @@ def test_a_folder_that_cannot_be_listed_is_an_error_that_names_it(tmp_path, monk
     assert find([str(tmp_path / "*.jsonl")], (".jsonl",), {}, "k")  # what lies below is not asked for
 
 
+@pytest.mark.parametrize("scheme", ["", "file://", "memory://"])
+@pytest.mark.parametrize("name", ["a [1]", "a?", "a#", "a b", "a*", "a%20b", "a{1,2}", "~a", "$a"])
+def test_a_name_with_special_characters_is_taken_as_it_stands_if_it_exists(tmp_path, scheme, name):
+    for folder in (name, "other"):
+        for file in (f"{name}.jsonl.gz", "a 1.jsonl.gz", "other.jsonl.gz"):
+            with fsspec.open(f"{scheme}{tmp_path}/{folder}/{file}", "wb") as f:
+                f.write(gzip.compress(f"{folder}/{file}".encode()))
+    folder = f"{scheme}{tmp_path}/{name}"
+
+    def found(pattern):
+        return sorted(text(f) for f in find([pattern], (".jsonl",), {}, "k"))
+
+    def text(file):
+        with open_stream(file.path) as f:
+            return f.read().decode()
+
+    assert found(f"{folder}/{name}.jsonl.gz") == [f"{name}/{name}.jsonl.gz"]
+    every = sorted(f"{name}/{f}.jsonl.gz" for f in (name, "a 1", "other"))
+    assert found(folder) == every
+    if not scheme:  # fsspec takes every wildcard for one
+        assert found(f"{folder}/*.jsonl.gz") == found(f"{folder}/**/*.gz") == found(f"{folder}/**") == every
+        assert [f.relative for f in find([f"{folder}/[o]*"], (), {}, "k")] == ["other.jsonl.gz"]
+
+
+@pytest.mark.parametrize("query", ["", "?download=true", "?signature=a/b&part=[1]&all=*"])
+def test_the_query_of_a_url_is_no_part_of_the_name(tmp_path, server, query):
+    pytest.importorskip("aiohttp")
+    (tmp_path / "a b.jsonl.gz").write_bytes(gzip.compress(b'{"text": "t"}'))
+    reader = JsonlReader(JsonlSource(name="s", type="jsonl", path=f"{server}/a%20b.jsonl.gz{query}"))
+    (file,) = find(reader.source.paths, reader.suffixes, {}, "k")
+    assert [i.text for i in read(reader, file.path, file.size)] == ["t"]
+
+
 def test_a_name_that_is_not_utf8_is_an_error_that_shows_it(tmp_path):
     path = os.fsencode(tmp_path) + b"/caf\xe9.jsonl"
     try:
@@ -95,6 +128,13 @@ def test_a_name_that_is_not_utf8_is_an_error_that_shows_it(tmp_path):
 def test_a_pattern_without_a_file_is_an_error_that_names_the_key(tmp_path, pattern):
     with pytest.raises(ConfigError, match=r"source s: path"):
         find([str(tmp_path / pattern) if pattern else ""], (".jsonl",), {}, "source s: path")
+
+
+def test_the_folder_before_the_first_wildcard(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a [1]").mkdir()
+    patterns = ["*.txt", "/*.txt", "/a/b/*.txt", "a/**", "a [1]/*.txt", "a [2]/*.txt"]
+    assert [fixed_folder(p) for p in patterns] == ["", "/", "/a/b", "a", "a [1]", ""]
 
 
 def test_an_unknown_protocol_is_an_error():
