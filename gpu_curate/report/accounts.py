@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_curate import __version__
 from gpu_curate.errors import FatalError
 from gpu_curate.fingerprint import versions
+from gpu_curate.report.reasons import ordered
 from gpu_curate.stages import Context
 from gpu_curate.storage import read_json
 from gpu_curate.text.normalize import well_formed
@@ -93,7 +94,7 @@ def _receipts(context: Context, name: str) -> list[dict[str, Any]]:
 
 
 def _unit(counts: Counter[str], rejected: int) -> dict[str, Any]:
-    dropped = {reason: n for reason, n in counts.most_common() if reason != "kept"}
+    dropped = {reason: counts[reason] for reason in ordered(counts) if reason != "kept"}
     kept = counts.get("kept", 0)
     return {"read": kept + sum(dropped.values()) + rejected, "rejected": rejected, "dropped": dropped, "kept": kept}
 

@@ -7,7 +7,7 @@ from typing import Any
 from gpu_curate.config import Config
 from gpu_curate.report.charts import Segment, bar
 from gpu_curate.report.markup import Html, count, details, plural, section, share, size, table, tag
-from gpu_curate.report.reasons import GROUPS, group, meaning, ordered
+from gpu_curate.report.reasons import GROUPS, group, meaning
 
 _SHOWN = 12  # sources in the open table
 _MAX_SOURCES = 100  # sources on the page; the others are summed up
@@ -38,8 +38,7 @@ def funnel(facts: dict[str, Any], config: Config) -> Html:
                 facts,
             )
         )
-    for reason in ordered(documents["dropped"]):
-        n = documents["dropped"][reason]
+    for reason, n in documents["dropped"].items():
         left -= n
         took = (n, tokens["dropped"].get(reason, 0), nbytes["dropped"].get(reason, 0))
         rows.append(_row(reason, meaning(reason, config), left, read, group(reason), *took, facts))
@@ -173,7 +172,7 @@ def _by_reason(facts: dict[str, Any], names: list[str]) -> Html:
     rows = []
     for source in names:
         dropped = facts["sources"][source]["dropped"]
-        rows.append([source, ", ".join(f"{r} {count(dropped[r])}" for r in ordered(dropped)) or "nothing"])
+        rows.append([source, ", ".join(f"{r} {count(n)}" for r, n in dropped.items()) or "nothing"])
     return table(("source", "dropped"), rows, text=(1,), class_="wrap")
 
 
