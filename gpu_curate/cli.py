@@ -234,6 +234,8 @@ def train(
         print(f"warning: {reason}", file=sys.stderr)
     if len(facts["rejected"]) > 5:
         print(f"warning: {len(facts['rejected'])} records could not be read", file=sys.stderr)
+    for text in facts["warnings"]:
+        print(f"warning: {text}", file=sys.stderr)
     print(f"{out}: {facts['vocab_size']} entries from {facts['documents']} documents ({facts['bytes'] / 1e6:.1f} MB)")
 
 

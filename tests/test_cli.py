@@ -92,9 +92,29 @@ def test_tokenizer_train_writes_a_tokenizer_that_a_run_takes(finished, tmp_path)
     )
     assert done.returncode == 0, done.stderr
     assert "400 entries" in done.stdout
+    assert "asked for" not in done.stderr
     data = recipe(folder / "c", out)
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(data))
     assert run("run", tmp_path / "r.yaml", "--out", tmp_path / "r").returncode == 0
+
+
+def test_a_tokenizer_smaller_than_asked_for_is_a_warning(tmp_path):
+    (tmp_path / "a.txt").write_text("tic tac toe " * 50 + "tic")
+    done = run("tokenizer", "train", tmp_path / "a.txt", "--vocab-size", 1000, "--out", tmp_path / "t.json")
+    made = len(json.loads((tmp_path / "t.json").read_text())["model"]["vocab"]) + 1
+    assert 256 < made < 300
+    said = f"warning: tokenizer: 1000 entries asked for, {made} made: no other pair of tokens occurs twice in the 0.000603 MB"
+    assert said in done.stderr
+    assert f"{made} entries" in done.stdout
+    data = {
+        "sources": [{"name": "s", "type": "text", "path": str(tmp_path / "a.txt")}],
+        "tokenizer": {"train": {"vocab_size": 1000}},
+        "min_tokens": 1,
+    }
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(data))
+    done = run("run", tmp_path / "r.yaml", "--out", tmp_path / "r")
+    assert said in done.stderr, done.stderr
+    assert said.removeprefix("warning: ") in json.loads((tmp_path / "r/report/report.json").read_text())["warnings"][0]
 
 
 @pytest.mark.parametrize(

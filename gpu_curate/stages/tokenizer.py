@@ -51,9 +51,21 @@ class TrainedTokenizer(Stage):
         box = context.box(self.name)
         path = box.path(part, ".tokenizer.json")
         with publish(path) as temp:
-            train(texts, options.train.vocab_size, options.eot, temp)
+            entries = train(texts, options.train.vocab_size, options.eot, temp)
         nbytes = sum(len(t.encode("utf-8")) for t in texts)
-        return box.commit(part, [path], {"documents": len(texts), "bytes": nbytes, "backend": "cpu", **watch.facts()})
+        facts = {"documents": len(texts), "bytes": nbytes, "backend": "cpu"}
+        warnings = _shortfall(options.train.vocab_size, entries, nbytes)
+        return box.commit(part, [path], {**facts, "warnings": warnings, **watch.facts()})
+
+
+def _shortfall(wanted: int, entries: int, nbytes: int) -> list[str]:
+    """The warning of a tokenizer that is smaller than it should be, if it is."""
+    if entries == wanted:
+        return []
+    return [
+        f"tokenizer: {wanted} entries asked for, {entries} made: no other pair of tokens occurs twice in the "
+        f"{nbytes / 1e6:.3g} MB of the sample (more text, or a larger max_bytes, gives more)"
+    ]
 
 
 def sample(context: Context, max_bytes: int) -> list[str]:
@@ -134,6 +146,7 @@ def train_from_files(
 
     with publish(Path(out)) as temp:
         facts["vocab_size"] = train(texts(), vocab_size, eot, temp)
+        facts["warnings"] = _shortfall(vocab_size, facts["vocab_size"], facts["bytes"])
         if not facts["bytes"]:
             raise ConfigError(f"no text in {', '.join(paths)}", "check --text-column")
     return {**facts, "rejected": rejected}
