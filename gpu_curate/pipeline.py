@@ -23,7 +23,7 @@ from gpu_curate.errors import ConfigError, CorruptError, FatalError, GpuCurateEr
 from gpu_curate.fingerprint import code_digest, compiled_before, digest, versions
 from gpu_curate.sources.files import fixed_folder, is_remote
 from gpu_curate.stages import Context, Stage, all_stages
-from gpu_curate.storage import Box, disk_error, publish, read_json, remove_temporaries, run_lock, write_json
+from gpu_curate.storage import RECEIPTS, Box, disk_error, publish, read_json, remove_temporaries, run_lock, write_json
 
 RUN_FILE = "run.json"
 FINGERPRINT = ".fingerprint"
@@ -91,11 +91,18 @@ def folders(run: Path, prints: dict[str, str]) -> dict[str, str]:
     """The folder of every box: its plain name, or NAME-FINGERPRINT where the plain one holds something else."""
     chosen = {}
     for name, print_ in prints.items():
-        marker = run / name / FINGERPRINT
-        taken = marker.exists() and marker.read_text().strip() != print_
+        taken = _owner(run / name) not in (None, print_)
         chosen[name] = f"{name}-{print_[:12]}" if taken else name
     chosen["rejects"] = chosen["documents"].replace("documents", "rejects", 1)
     return chosen
+
+
+def _owner(box: Path) -> str | None:
+    """The fingerprint whose box this folder is; None: nobody's, since nothing is in it (a try that failed at its start)."""
+    marker = box / FINGERPRINT
+    if not marker.exists() or all(p.name.startswith(".") and p.name != RECEIPTS for p in box.iterdir()):
+        return None
+    return marker.read_text().strip()
 
 
 def check_run_directory(run: Path, config: Config) -> None:
@@ -234,7 +241,7 @@ def _make_folders(run: Path, prints: dict[str, str], places: dict[str, str]) -> 
     for name, print_ in prints.items():
         marker = run / places[name] / FINGERPRINT
         marker.parent.mkdir(parents=True, exist_ok=True)
-        if not marker.exists():
+        if _owner(marker.parent) != print_:
             with publish(marker) as temp:
                 temp.write_text(print_ + "\n")
 

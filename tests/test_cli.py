@@ -33,7 +33,7 @@ def finished(tmp_path_factory):
 
 
 def run(*args, **options):
-    command = [sys.executable, "-m", "gpu_curate.cli", *map(str, args)]
+    command = [sys.executable, "-m", "gpu_curate", *map(str, args)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False, **options)
 

@@ -355,6 +355,19 @@ def test_a_first_try_that_read_nothing_does_not_lock_the_folder(tmp_path, tokeni
     assert report(tmp_path / "r")["documents"]["kept"] == 2
 
 
+def test_a_first_try_that_failed_while_planning_leaves_the_plain_names_free(tmp_path, tokenizer):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"contents": ["first about ferries", "second about lamps"]}), tmp_path / "a.parquet")
+    source = {"name": "s", "type": "parquet", "path": str(tmp_path / "a.parquet")}
+    with pytest.raises(ConfigError, match="has no column 'text'"):
+        pipeline.execute(one_source("", tokenizer, sources=[source]), tmp_path / "r")
+    right = [{**source, "text_column": "contents"}]
+    pipeline.execute(one_source("", tokenizer, sources=right), tmp_path / "r")
+    assert set(read_json(tmp_path / "r" / "run.json")["folders"].values()) >= {"documents", "rejects", "shards"}
+
+
 @pytest.mark.parametrize("pattern", ["", "**/*.txt"])
 def test_a_run_inside_what_it_reads_is_refused(tmp_path, tokenizer, pattern):
     (tmp_path / "in").mkdir()
