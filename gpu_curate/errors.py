@@ -11,6 +11,8 @@
 A message says what, the value, where, and what would do; `hint` is one more line.
 """
 
+MAX_ATTEMPTS = 3  # at what raises RetryableError, with 1, 2, ... seconds between them
+
 
 class GpuCurateError(Exception):
     """Base of every error this package raises on purpose."""

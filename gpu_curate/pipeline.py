@@ -19,7 +19,14 @@ from typing import Any, Protocol
 from gpu_curate import __version__, backend
 from gpu_curate.config import Config, public
 from gpu_curate.engine import Engine, default_workers, make_engine
-from gpu_curate.errors import ConfigError, CorruptError, FatalError, GpuCurateError, RetryableError
+from gpu_curate.errors import (
+    MAX_ATTEMPTS,
+    ConfigError,
+    CorruptError,
+    FatalError,
+    GpuCurateError,
+    RetryableError,
+)
 from gpu_curate.fingerprint import code_digest, compiled_before, digest, versions
 from gpu_curate.sources.files import fixed_folder, is_remote
 from gpu_curate.stages import Context, Stage, all_stages
@@ -27,7 +34,6 @@ from gpu_curate.storage import RECEIPTS, Box, disk_error, publish, read_json, re
 
 RUN_FILE = "run.json"
 FINGERPRINT = ".fingerprint"
-MAX_ATTEMPTS = 3
 _ROOTS = ("sources", "normalize", "pii")  # what a run directory is about: another one is another run
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from gpu_curate.config import Config, SourceBase, WarcSource
 from gpu_curate.document import MAX_FILES, doc_id
-from gpu_curate.errors import ConfigError, FatalError, InputError
+from gpu_curate.errors import MAX_ATTEMPTS, ConfigError, FatalError, InputError, RetryableError
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split
 from gpu_curate.sources.files import File, find
 from gpu_curate.stages import Context, Stage, Stopwatch
@@ -100,7 +101,7 @@ def read_tasks(config: Config, files: list[list[File]]) -> list[ReadTask]:
     for index, (source, own) in enumerate(zip(config.sources, files, strict=True)):
         reader = make_reader(source)
         with ThreadPoolExecutor(16) as pool:  # footers over a network wait, they do not compute
-            splits = list(pool.map(lambda f, r=reader: r.splits(f.path, f.size, limit), own))
+            splits = list(pool.map(lambda f, r=reader: _splits(r, f, limit), own))
         pieces: list[Piece] = []
         nbytes = 0
         limited = source.max_documents is not None or source.max_bytes is not None
@@ -120,6 +121,18 @@ def read_tasks(config: Config, files: list[list[File]]) -> list[ReadTask]:
             "set a larger run.partition_bytes",
         )
     return tasks
+
+
+def _splits(reader: Reader, file: File, max_bytes: int) -> list[Split]:
+    """`reader.splits`, tried again like a task when the network fails. Raises: FatalError: it goes on failing."""
+    for attempt in range(MAX_ATTEMPTS):
+        if attempt:
+            time.sleep(2.0 ** (attempt - 1))
+        try:
+            return reader.splits(file.path, file.size, max_bytes)
+        except RetryableError as e:
+            error = e
+    raise FatalError(f"{error.message} ({MAX_ATTEMPTS} times)", "run again when the server answers") from error
 
 
 class Documents(Stage):
