@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sysconfig
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +12,7 @@ import pytest
 from places import ROOT
 
 from gpu_curate import config, loader, pipeline
+from gpu_curate.planning import make_plan
 from gpu_curate.storage import read_json
 
 
@@ -24,6 +26,18 @@ def execute(name, out, *overrides):
 @pytest.fixture
 def gpt2(shared_data):
     return f"tokenizer.path={shared_data('tok/gpt2/tokenizer.json')}"
+
+
+def test_the_quickstart_recipe_reads_the_link_that_its_script_and_the_images_make(tmp_path, monkeypatch):
+    link = ".cache/python"
+    for name in ("scripts/quickstart", "docker/Dockerfile.cpu", "docker/Dockerfile.gpu"):
+        assert f'(sysconfig.get_path("stdlib"))\')" {link}' in (ROOT / name).read_text().replace("/workspace/", "")
+    assert "--set" not in (ROOT / "scripts/quickstart").read_text()  # `plan` with the recipe then finds the run
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / link).symlink_to(sysconfig.get_path("stdlib"))
+    monkeypatch.chdir(tmp_path)
+    facts = make_plan(config.load(ROOT / "configs" / "quickstart.yaml"), tmp_path / "runs" / "quickstart")
+    assert facts["sources"][0]["files"] > 100
 
 
 def test_simplewiki_goes_from_dump_to_shards(tmp_path, shared_data, gpt2):
