@@ -37,6 +37,7 @@ _MAX_TASKS = 999_999
 FILES = ".files.json"  # in documents/: file number → source, path, size
 MARKUP_SUFFIX = ".markup.json"  # [markup, text] of the first documents of a partition that were extracted from markup
 MARKUP_SAMPLE_CHARS = 1 << 16
+_SCRUB_CHARS = 1 << 18  # texts that are searched for personal data in one call; four times as much is no faster
 
 
 class Piece(NamedTuple):
@@ -274,6 +275,8 @@ class PartitionWriter:
             from gpu_curate.text.pii import PiiScanner
 
             self._pii = PiiScanner(pii)
+        self._unscrubbed: list[tuple[str, Record, Piece, SourceBase]] = []
+        self._unscrubbed_chars = 0
         self._samples: dict[str, list[str]] = {}
         self._watch = Stopwatch()
         self._written: list[tuple[str, list[Path], dict[str, Any]]] = []
@@ -302,15 +305,31 @@ class PartitionWriter:
         self._bytes = 0
 
     def add(self, record: Record, piece: Piece, source: SourceBase) -> None:
+        text = self._normalize(record.text)
+        if self._pii is None:
+            self._append(text, len(text) if text.isascii() else len(text.encode("utf-8")), record, piece, source)
+            return
+        self._unscrubbed.append((text, record, piece, source))
+        self._unscrubbed_chars += len(text)
+        if self._unscrubbed_chars >= _SCRUB_CHARS:
+            self._scrub()
+
+    def _scrub(self) -> None:
+        """Append the documents that wait for it, without personal data."""
+        waiting, self._unscrubbed, self._unscrubbed_chars = self._unscrubbed, [], 0
+        if not waiting:
+            return
+        scrubbed = self._pii.scrub_all([text for text, *_ in waiting])
+        for index, spans in scrubbed.spans.items():
+            self._facts["pii"].update(span.kind for span in spans)
+            self._sample(waiting[index][0], spans)
+        for text, nbytes, (_, *rest) in zip(scrubbed.texts, scrubbed.sizes, waiting, strict=True):
+            self._append(text, nbytes, *rest)
+
+    def _append(self, text: str, nbytes: int, record: Record, piece: Piece, source: SourceBase) -> None:
+        """Add a row; `text` is what the record's became, `nbytes` its UTF-8."""
         from gpu_curate.sources.parquet import scalar_text
 
-        text = self._normalize(record.text)
-        if self._pii is not None:
-            before = text
-            text, counts, spans = self._pii.scrub(before)
-            self._facts["pii"].update(counts)
-            self._sample(before, spans)
-        nbytes = len(text) if text.isascii() else len(text.encode("utf-8"))
         rows = self._rows
         if rows["doc_id"] and self._bytes + nbytes > self._limit:
             self._flush()
@@ -400,6 +419,7 @@ class PartitionWriter:
 
     def close(self) -> dict[str, Any]:
         """Write what is left and commit every receipt, the task's own last."""
+        self._scrub()
         if self._rows["doc_id"] or not self._written:
             self._flush()
         silent = [p for p, c in self._files.items() if not c["documents"] and c["rejected"]]

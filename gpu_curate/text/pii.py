@@ -24,7 +24,8 @@ import ipaddress
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ import numpy as np
 from gpu_curate.config import Pii
 from gpu_curate.errors import ConfigError
 from gpu_curate.jit import njit
-from gpu_curate.text.swar import U64, at_most, count, equals, words
+from gpu_curate.text.swar import U64, at_most, count, equals
 
 # Starts and ends in a bracket: a placeholder never becomes part of what another scan could find.
 PLACEHOLDERS = {"email": "<EMAIL>", "iban": "<IBAN>", "card": "<CARD>", "ip": "<IP>", "phone": "<PHONE>"}
@@ -44,6 +45,14 @@ class Span(NamedTuple):
     kind: str
     start: int
     stop: int
+
+
+class Scrubbed(NamedTuple):
+    """What `PiiScanner.scrub_all` made of some texts."""
+
+    texts: list[str]  # the same object where nothing was replaced
+    sizes: list[int]  # bytes of each as UTF-8
+    spans: dict[int, list[Span]]  # findings by the index of their text, offsets into the text given; most have none
 
 
 class PiiScanner:
@@ -60,29 +69,53 @@ class PiiScanner:
         self._kinds = [kind for kind in PLACEHOLDERS if actions[kind] != "off"]
         self._replaced = {kind for kind in PLACEHOLDERS if actions[kind] == "replace"}
         self._numbers = any(kind in self._kinds for kind in ("iban", "card", "phone"))
-        self._ip = "ip" in self._kinds
+        self._ip, self._email = "ip" in self._kinds, "email" in self._kinds
         if "phone" in self._kinds and importlib.util.find_spec("phonenumbers") is None:
             raise ConfigError("pii.phone: phonenumbers is not installed", "pip install 'gpu-curate[pii]'")
 
-    def scrub(self, text: str, utf8: bytes | None = None) -> tuple[str, dict[str, int], list[Span]]:
-        """The text with what is to be replaced replaced.
+    def scrub(self, text: str) -> tuple[str, dict[str, int], list[Span]]:
+        """The text with what is to be replaced replaced. Many texts at once cost less: `scrub_all`.
 
         Args:
             text: any text, normalised or not.
-            utf8: its UTF-8, if the caller has it; saves the encoding.
         Returns:
             text: the same object if nothing was replaced. Scrubbing it again changes nothing.
             counts: findings per type, types without any left out; counted and replaced ones alike.
             spans: the findings in order, without overlap; offsets into the text given.
-        Memory: a few times the text where something is found, else its UTF-8.
+        Memory: a few times the text.
         """
-        raw = utf8 if utf8 is not None else text.encode("utf-8", "surrogatepass")
-        candidates = _candidates(raw, self._numbers, self._ip) if self._numbers or self._ip else {}
-        if not candidates and (b"@" not in raw or "email" not in self._kinds):
-            return text, {}, []
-        found = self._find(raw, candidates)
+        scrubbed = self.scrub_all([text])
+        spans = scrubbed.spans.get(0, [])
+        return scrubbed.texts[0], dict(Counter(s.kind for s in spans)), spans
+
+    def scrub_all(self, texts: list[str]) -> Scrubbed:
+        """`scrub` of every text, with the same results. A call costs 30 us, a text without findings next to nothing.
+
+        Memory: a few times the texts; about a megabyte of them is as good as more.
+        """
+        try:
+            raws = [text.encode() for text in texts]
+        except UnicodeEncodeError:
+            raws = [text.encode("utf-8", "surrogatepass") for text in texts]
+        sizes = list(map(len, raws))
+        # No pattern matches a line end or minds one beside it: texts between line ends are as good as alone.
+        buffer = bytearray(b"\n").join(
+            [b"\n" * (_MARGIN - 1), *raws, b"\n" * (_MARGIN + -(sum(sizes) + len(sizes)) % 8)]
+        )
+        spans: dict[int, list[Span]] = {}
+        found = self._find(buffer)
         if not found:
-            return text, {}, []
+            return Scrubbed(texts, sizes, spans)
+        texts = list(texts)
+        starts = list(accumulate(sizes, lambda start, size: start + size + 1, initial=_MARGIN))
+        for index, group in groupby(found, lambda span: bisect_right(starts, span[0]) - 1):
+            first = starts[index]
+            own = [(start - first, stop - first, kind) for start, stop, kind in group]
+            texts[index], sizes[index], spans[index] = self._replace(texts[index], raws[index], own)
+        return Scrubbed(texts, sizes, spans)
+
+    def _replace(self, text: str, raw: bytes, found: list[tuple[int, int, str]]) -> tuple[str, int, list[Span]]:
+        """The text, its bytes and the findings in characters; `found` in bytes."""
         pieces: list[bytes] = []
         spans: list[Span] = []
         done = last = chars = 0
@@ -94,31 +127,33 @@ class PiiScanner:
             if kind in self._replaced:
                 pieces += [raw[done:start], PLACEHOLDERS[kind].encode()]
                 done = stop
-        if pieces:
-            text = b"".join([*pieces, raw[done:]]).decode("utf-8", "surrogatepass")
-        return text, dict(Counter(s.kind for s in spans)), spans
+        if not pieces:
+            return text, len(raw), spans
+        replaced = b"".join([*pieces, raw[done:]])
+        return replaced.decode("utf-8", "surrogatepass"), len(replaced), spans
 
-    def _find(self, raw: bytes, candidates: Candidates) -> list[tuple[int, int, str]]:
+    def _find(self, buffer: bytearray) -> list[tuple[int, int, str]]:
         """Byte spans of all types, in order. A type sees what the types before it took as a placeholder would stand."""
+        raw = np.frombuffer(buffer, np.uint8)
+        raw.flags.writeable = False  # by us, below
+        rows = _candidates(raw, self._email, self._numbers, self._ip)
         found: list[tuple[int, int, str]] = []
-        masked: bytes | bytearray = raw
-        for kind in self._kinds:
-            if kind in _NEEDS and candidates.keys().isdisjoint(_NEEDS[kind]):
+        if not len(rows):
+            return found
+        for index, kind in enumerate(PLACEHOLDERS):
+            candidates = rows[_worthy(raw, rows, index)].tolist() if kind in self._kinds else []
+            if not candidates:
                 continue
-            own = list(_FINDERS[kind](masked, candidates))
-            masked = _masked(masked, own)
+            own = list(_FINDERS[kind](buffer, candidates))
+            _mask(buffer, own)
             found += [(start, stop, kind) for start, stop in own]
         return sorted(found)
 
 
-def _masked(raw: bytes | bytearray, spans: list[tuple[int, int]]) -> bytes | bytearray:
-    """The bytes with the spans overwritten by what a placeholder starts with; a copy only if there are any."""
-    if not spans:
-        return raw
-    masked = bytearray(raw)
+def _mask(buffer: bytearray, spans: list[tuple[int, int]]) -> None:
+    """Overwrite the spans with what a placeholder starts with."""
     for start, stop in spans:
-        masked[start:stop] = b"<" * (stop - start)
-    return masked
+        buffer[start:stop] = b"<" * (stop - start)
 
 
 def shape(found: str) -> str:
@@ -135,43 +170,78 @@ def _length(raw: bytes, start: int, stop: int) -> int:
 # ------------------------------------------------------------------------------------------------------- first glance
 
 _ZEROS = U64(0x3030303030303030)
-_RUN, _IBAN_START, _QUAD, _V6_START = range(4)  # kinds of candidates
-_NEEDS = {"iban": {_IBAN_START}, "card": {_RUN}, "ip": {_QUAD, _V6_START}, "phone": {_RUN}}
-Candidates = dict[int, list[tuple[int, int]]]
+_MARGIN = 8  # line ends before the first text and after the last, so that nothing has to ask whether the buffer goes on
+_EVEN = U64(0x00FF00FF00FF00FF)
+_BLOCK = 64  # words that are looked at closer, or not, together
+_AT, _RUN, _IBAN_START, _QUAD, _V6_START = range(5)  # kinds of candidates
+Candidates = list[tuple[int, int, int]]  # kind, start, stop
 
 
-def _candidates(raw: bytes, numbers: bool, ip: bool) -> Candidates:
-    """Byte spans worth a closer look, by kind; most texts have none."""
-    if len(raw) < 4:
-        return {}
-    text, out = words(raw), np.empty((64, 3), np.int64)
-    while (n := _look(text, numbers, ip, out)) < 0:
+def _candidates(raw: np.ndarray, emails: bool, numbers: bool, ip: bool) -> np.ndarray:
+    """Kind, start and stop of what is worth a closer look, int64[N, 3], in order of start for each kind."""
+    out = np.empty((max(1024, raw.size // 128), 3), np.int64)
+    while (n := _look(raw.view(np.uint64), raw, emails, numbers, ip, out)) < 0:
         out = np.empty((8 * len(out), 3), np.int64)
-    found: Candidates = {}
-    if n:
-        for kind, start, stop in out[:n].tolist():
-            found.setdefault(kind, []).append((start, stop))
-    return found
+    return out[:n]
+
+
+@njit(inline="always")
+def _is_digit(c):
+    return c >= 48 and c <= 57
+
+
+@njit(inline="always")
+def _is_letter(c):
+    return ((c | 32) >= 97 and (c | 32) <= 122) or c >= 128
+
+
+@njit(inline="always")
+def _is_hex(c):
+    return _is_digit(c) or ((c | 32) >= 97 and (c | 32) <= 102)
+
+
+@njit(inline="always")
+def _is_gap(c):
+    return c == 32 or c == 45 or c == 46 or c == 47 or c == 40 or c == 41
+
+
+@njit(inline="always")
+def _sum(lanes):
+    """Sum of the eight bytes of a word."""
+    lanes = (lanes & _EVEN) + (lanes >> U64(8) & _EVEN)
+    lanes += lanes >> U64(16)
+    return (lanes + (lanes >> U64(32))) & U64(0xFFFF)
 
 
 @njit
-def _may_hold(text, numbers, ip):
-    """False only if no three words of the text hold enough of a number or address.
+def _glance(text, low, high):
+    """What text[low:high] may hold the end of: 1 for `@`, 2 for a number, 4 for an IP address; `high - low` < 254.
 
-    Seven digits within 17 bytes, the three dots of an IPv4 address (15 bytes at most) and the first three colons of an
-    IPv6 address (14) lie in three words, wherever they start; or else two colons meet. The loops neither leave early nor
-    store, so they vectorise: 8 GB/s.
+    First how many digits, dots and colons there are, which most prose does not pass: a byte of a word counts every eighth,
+    so that there is one addition a word. Then seven digits within 17 bytes, the three dots of an IPv4 address (15 bytes at
+    most) and the first three colons of an IPv6 address (14) lie in three words, wherever they start; or else two colons
+    meet. The loops neither leave early nor store, so they vectorise.
     """
-    some = U64(0)
-    if numbers:
-        digits_1 = pair_1 = U64(0)
+    text = text[max(0, low - 2) : high]  # an index that cannot be negative
+    digits = dots = colons = at_signs = U64(0)
+    for i in range(text.size):
+        word = text[i]
+        digits += at_most(word ^ _ZEROS, 9) >> U64(7)
+        dots += equals(word, 46) >> U64(7)
+        colons += equals(word, 58) >> U64(7)
+        at_signs |= equals(word, 64)
+    many = _sum(digits)
+    seen = int(at_signs != U64(0))
+    if many >= U64(7):
+        some = digits_1 = pair_1 = U64(0)
         for i in range(text.size):
             digits = count(at_most(text[i] ^ _ZEROS, 9))
             some |= U64(digits + pair_1 >= U64(7))
             pair_1 = digits + digits_1
             digits_1 = digits
-    if ip:
-        digit_1 = dot_1 = colon_1 = dots_1 = colons_1 = dots_2 = colons_2 = U64(0)
+        seen |= 2 * int(some != U64(0))
+    if (many >= U64(4) and _sum(dots) >= U64(3)) or _sum(colons) >= U64(2):
+        some = digit_1 = dot_1 = colon_1 = dots_1 = colons_1 = dots_2 = colons_2 = U64(0)
         for i in range(text.size):
             word = text[i]
             digit, dot, colon = at_most(word ^ _ZEROS, 9), equals(word, 46), equals(word, 58)
@@ -181,105 +251,112 @@ def _may_hold(text, numbers, ip):
             some |= colon & (colon << U64(8) | colon_1 >> U64(56))
             dots_2, colons_2 = dots + dots_1, colons + colons_1  # of this word and the one before
             digit_1, dot_1, colon_1, dots_1, colons_1 = digit, dot, colon, dots, colons
-    return some != U64(0)
-
-
-@njit(inline="always")
-def _is_digit(c):
-    return c >= 48 and c <= 57
-
-
-@njit(inline="always")
-def _is_hex(c):
-    return (c >= 48 and c <= 57) or (c >= 65 and c <= 70) or (c >= 97 and c <= 102)
-
-
-@njit(inline="always")
-def _is_gap(c):
-    return c == 32 or c == 45 or c == 46 or c == 47 or c == 40 or c == 41
+        seen |= 4 * int(some != U64(0))
+    return seen
 
 
 @njit
-def _look(text, numbers, ip, out):
-    """Write (kind, start, stop) of the candidates in `text` (see `swar.words`) to `out`; return their number, -1: too many.
+def _look(text, raw, emails, numbers, ip, out):
+    """Write (kind, start, stop) of the candidates to `out`; return their number, -1: too many.
 
-    Run: digits with at most three of ` .-()/` between two, 7 of them within 17 bytes. Quad: four groups of digits, dots
-    between. Only what is near enough digits or colons is looked at, from 16 bytes before and the start of its run.
+    `text` is `raw` in words. Run: digits with at most three of ` .-()/` between two, 7 of them within 17 bytes. Quad: four
+    groups of digits, dots between. Only what is near enough digits or colons is looked at, from 48 bytes before, as far as
+    an IBAN may reach, and the start of its run.
     """
-    if not _may_hold(text, numbers, ip):
-        return 0
-    raw = text.view(np.uint8)
     n = 0
-    done = run_stop = 0
-    digits_1 = digits_2 = colons_1 = colons_2 = U64(0)
-    for w in range(text.size):
-        digits, colons = count(at_most(text[w] ^ _ZEROS, 9)), count(equals(text[w], 58))
-        # an IPv4 address has 4 digits or more, an IPv6 address two colons
-        near = digits + digits_1 + digits_2 >= U64(4) or colons + colons_1 + colons_2 >= U64(2)
-        digits_2, digits_1, colons_2, colons_1 = digits_1, digits, colons_1, colons
-        if not near:
-            continue
-        low = max(done, 8 * w - 40)
-        while low > done and (_is_digit(raw[low - 1]) or _is_gap(raw[low - 1])):
-            low -= 1
-        done = min(8 * w + 8, raw.size)
-        for i in range(low, done):
-            c = raw[i]
-            if c < 48 or c > 58:
-                continue
-            if n + 3 > out.shape[0]:
+    done = run_stop = _MARGIN
+    for block in range(0, text.size, _BLOCK):
+        high = min(block + _BLOCK, text.size)
+        seen = _glance(text, block, high)
+        if emails and seen & 1:
+            if n + 8 * _BLOCK > out.shape[0]:
                 return -1
-            if c == 58:
-                # four hexadecimal digits of which the first is 2 or 3 (2000::/3), or ::f (mapped IPv4)
-                allocated = i > 3 and (raw[i - 4] == 50 or raw[i - 4] == 51)
-                if allocated and _is_hex(raw[i - 3]) and _is_hex(raw[i - 2]) and _is_hex(raw[i - 1]):
-                    out[n, 0], out[n, 1], out[n, 2] = _V6_START, i - 4, i + 1
+            for i in range(8 * block, 8 * high):
+                if raw[i] == 64 and _may_join(raw[i - 1], raw[i + 1]):
+                    out[n, 0], out[n, 1], out[n, 2] = _AT, i, i + 1
                     n += 1
-                if i + 2 < raw.size and raw[i + 1] == 58 and (raw[i + 2] | 32) == 102:
-                    out[n, 0], out[n, 1], out[n, 2] = _V6_START, i, i + 3
-                    n += 1
+        if not (numbers and seen & 2) and not (ip and seen & 4):
+            continue
+        digits_1 = digits_2 = colons_1 = colons_2 = U64(0)
+        for w in range(max(0, block - 2), high):
+            digits, colons = count(at_most(text[w] ^ _ZEROS, 9)), count(equals(text[w], 58))
+            # an IPv4 address has 4 digits or more, an IPv6 address two colons
+            near = digits + digits_1 + digits_2 >= U64(4) or colons + colons_1 + colons_2 >= U64(2)
+            digits_2, digits_1, colons_2, colons_1 = digits_1, digits, colons_1, colons
+            if w < block or not near:
                 continue
-            if i > 0 and _is_digit(raw[i - 1]):
-                continue
-            dots = 0
-            group = j = i
-            while j < raw.size and j - group <= 3:
-                if raw[j] == 46 and j > group and dots < 3:
-                    dots += 1
-                    group = j + 1
-                elif not _is_digit(raw[j]):
-                    break
-                j += 1
-            if dots == 3 and j > group and j - group <= 3:
-                out[n, 0], out[n, 1], out[n, 2] = _QUAD, i, j
-                n += 1
-            if i > 1 and i + 1 < raw.size and _is_digit(raw[i + 1]):
+            low = max(done, 8 * w - 48)
+            while low > done and (_is_digit(raw[low - 1]) or _is_gap(raw[low - 1])):
+                low -= 1
+            done = 8 * w + 8
+            for i in range(low, done):
+                c = raw[i]
+                if c < 48 or c > 58:
+                    continue
+                if n + 3 > out.shape[0]:
+                    return -1
+                if c == 58:
+                    if not ip:
+                        continue
+                    # four hexadecimal digits of which the first is 2 or 3 (2000::/3), or ::f (mapped IPv4)
+                    allocated = raw[i - 4] == 50 or raw[i - 4] == 51
+                    if allocated and _is_hex(raw[i - 3]) and _is_hex(raw[i - 2]) and _is_hex(raw[i - 1]):
+                        out[n, 0], out[n, 1], out[n, 2] = _V6_START, i - 4, i + 1
+                        n += 1
+                    if raw[i + 1] == 58 and (raw[i + 2] | 32) == 102:
+                        out[n, 0], out[n, 1], out[n, 2] = _V6_START, i, i + 3
+                        n += 1
+                    continue
+                if _is_digit(raw[i - 1]):
+                    continue
+                if ip:
+                    dots = 0
+                    group = j = i
+                    while j - group <= 3:
+                        if raw[j] == 46 and j > group and dots < 3:
+                            dots += 1
+                            group = j + 1
+                        elif not _is_digit(raw[j]):
+                            break
+                        j += 1
+                    if dots == 3 and j > group and j - group <= 3:
+                        out[n, 0], out[n, 1], out[n, 2] = _QUAD, i, j
+                        n += 1
+                if not numbers:
+                    continue
                 x, y = raw[i - 2], raw[i - 1]
-                if x >= 65 and x <= 90 and y >= 65 and y <= 90:
+                if x >= 65 and x <= 90 and y >= 65 and y <= 90 and _is_digit(raw[i + 1]):
                     out[n, 0], out[n, 1], out[n, 2] = _IBAN_START, i - 2, i + 2
                     n += 1
-            if i < run_stop:
-                continue
-            gap = 0
-            dense = False
-            recent = 0  # bit k: a digit k bytes back
-            j = i
-            while j < raw.size and gap <= 3:
-                recent = (recent << 1) & 0x1FFFF
-                if _is_digit(raw[j]):
-                    recent |= 1
-                    gap = 0
-                    run_stop = j + 1
-                    dense = dense or _bits(recent) >= 7
-                elif _is_gap(raw[j]):
-                    gap += 1
-                else:
-                    break
-                j += 1
-            if dense:
-                out[n, 0], out[n, 1], out[n, 2] = _RUN, i, run_stop
-                n += 1
+                if i < run_stop:
+                    continue
+                gap = 0
+                dense = False
+                recent = 0  # bit k: a digit k bytes back
+                j = i
+                while gap <= 3:
+                    recent = (recent << 1) & 0x1FFFF
+                    if _is_digit(raw[j]):
+                        recent |= 1
+                        gap = 0
+                        run_stop = j + 1
+                        dense = dense or _bits(recent) >= 7
+                    elif _is_gap(raw[j]):
+                        gap += 1
+                    else:
+                        break
+                    j += 1
+                if dense:
+                    out[n, 0], out[n, 1], out[n, 2] = _RUN, i, run_stop
+                    n += 1
     return n
+
+
+@njit(inline="always")
+def _may_join(before, after):
+    """What stands left and right of the `@` of an address."""
+    local = _is_letter(before) or _is_digit(before) or before in (95, 37, 43, 39, 45)  # _%+'-
+    return local and (_is_letter(after) or _is_digit(after))
 
 
 @njit(inline="always")
@@ -289,6 +366,220 @@ def _bits(x):
         x &= x - 1
         n += 1
     return n
+
+
+# ------------------------------------------------------------------------------------------------------- second glance
+#
+# Conditions that a candidate meets if the patterns below find something there, maybe also if they do not: most never
+# leave compiled code. They look at what the types before left of the text, as the patterns do.
+
+
+def _pack(words: Iterable[bytes]) -> np.ndarray:
+    """Words of at most 16 bytes as rows of two uint64."""
+    return np.frombuffer(b"".join(word.ljust(16, b"\0") for word in words), np.uint64).reshape(-1, 2)
+
+
+@njit
+def _worthy(raw, rows, kind):
+    """Which of the candidates `rows` are worth a pattern of `kind`, an index of `PLACEHOLDERS`."""
+    keep = np.zeros(len(rows), np.bool_)
+    for k in range(len(rows)):
+        candidate, start, stop = rows[k]
+        if candidate == _AT:
+            keep[k] = kind == 0
+        elif candidate == _IBAN_START:
+            keep[k] = kind == 1 and _may_be_iban(raw, start)
+        elif candidate == _QUAD:
+            keep[k] = kind == 3 and _may_be_v4(raw, start, stop)
+        elif candidate == _V6_START:
+            keep[k] = kind == 3 and _may_be_v6(raw, start)
+        elif kind == 2:
+            keep[k] = _may_hold_card(raw, start, stop)
+        else:
+            keep[k] = kind == 4 and (_may_be_called(raw, start) or _may_hold_north_american(raw, start, stop))
+    return keep
+
+
+@njit(inline="always")
+def _is_word(c):
+    return _is_digit(c) or c == 95 or ((c | 32) >= 97 and (c | 32) <= 122)
+
+
+@njit(inline="always")
+def _stands_left(c):
+    """`_LEFT`: c may stand left of a finding."""
+    return not (_is_word(c) or c == 46 or c == 45 or c == 43 or c == 37 or c == 64)
+
+
+@njit(inline="always")
+def _stands_right(c, d):
+    """`_RIGHT`: c and d after it may stand right of a finding."""
+    if c == 46 or c == 45 or c == 43 or c == 37:
+        return not (_is_word(d) or d == 64)
+    return not (_is_word(c) or c == 64)
+
+
+@njit
+def _may_be_iban(raw, start):
+    x, y = raw[start], raw[start + 1]
+    if x < 65 or x > 90 or y < 65 or y > 90 or not _stands_left(raw[start - 1]):
+        return False
+    length = _IBAN_SIZES[x - 65, y - 65]
+    rest = n = 0
+    head = 0  # country and check digits, which count as the last four
+    recent = 0
+    dense = False  # as a run: what is not, goes unseen unless the text around it is
+    i = start
+    while n < length:
+        c = raw[i]
+        recent = (recent << 1) & 0x1FFFF
+        if (c == 32 or c == 45) and n >= 4:
+            i += 1
+            c = raw[i]
+            recent = (recent << 1) & 0x1FFFF
+        if _is_digit(c):
+            rest = (rest * 10 + c - 48) % 97
+            recent |= 1
+            dense = dense or _bits(recent) >= 7
+        elif c >= 65 and c <= 90:
+            rest = (rest * 100 + c - 55) % 97
+        else:
+            return False
+        n += 1
+        if n == 4:
+            head, rest = rest, 0
+        i += 1
+    # two letters and two digits are six digits: 10**6 % 97 == 27
+    return dense and (rest * 27 + head) % 97 == 1 and _stands_right(raw[i], raw[i + 1])
+
+
+@njit
+def _may_hold_card(raw, start, stop):
+    """Whether some 13 to 19 digits of the run, with at most one blank or hyphen between two, have a right checksum."""
+    if stop - start < 13:
+        return False
+    for i in range(start, stop):
+        c = raw[i]
+        if c < 50 or c > 54 or not _stands_left(raw[i - 1]):  # issuers start with 2 to 6
+            continue
+        n = plain = doubled = 0  # sums with every second digit doubled, from this one or the one before
+        j = i
+        while n < 19 and _is_digit(raw[j]):
+            digit = int(raw[j]) - 48
+            twice = 2 * digit - 9 if digit > 4 else 2 * digit
+            plain, doubled = doubled + digit, plain + twice
+            n += 1
+            j += 1
+            if n >= 13 and plain % 10 == 0 and not _is_digit(raw[j]):
+                return True
+            if raw[j] == 32 or raw[j] == 45:
+                j += 1
+    return False
+
+
+@njit
+def _may_be_v4(raw, start, stop):
+    if not (_stands_left(raw[start - 1]) and _stands_right(raw[stop], raw[stop + 1])):
+        return False
+    address = part = width = 0
+    for i in range(start, stop):
+        if raw[i] == 46:
+            address = address << 8 | part
+            part = width = 0
+            continue
+        if width and part == 0:
+            return False
+        part = part * 10 + raw[i] - 48
+        width += 1
+        if part > 255:
+            return False
+    address = address << 8 | part
+    public = True
+    for k in range(len(_RESERVED_V4)):
+        public = public and (address < _RESERVED_V4[k, 0] or address > _RESERVED_V4[k, 1])
+    return public
+
+
+@njit
+def _may_be_v6(raw, start):
+    if raw[start - 1] == 58 or not _stands_left(raw[start - 1]):
+        return False
+    colons = 0
+    gap = False
+    i = start
+    while i < start + 45 and (_is_hex(raw[i]) or raw[i] == 58 or raw[i] == 46):
+        if raw[i] == 58:
+            colons += 1
+            gap = gap or (i > start and raw[i - 1] == 58)
+        i += 1
+    # without :: seven colons, or six and a quad
+    return colons >= 2 and (gap or colons >= 6)
+
+
+@njit
+def _may_be_called(raw, start):
+    """Whether what stands before a run makes it a number to call: `+`, or a label's word."""
+    if raw[start - 1] == 43:
+        return raw[start] != 48 and _stands_left(raw[start - 2])  # no country code starts with 0
+    sign = start
+    if raw[start - 1] == 40:
+        sign -= 1
+    elif not _stands_left(raw[start - 1]):
+        return False
+    low = max(0, sign - 48)
+    i = sign
+    for _ in range(4):
+        while i > low and (
+            raw[i - 1] == 32 or raw[i - 1] == 58 or raw[i - 1] == 46 or raw[i - 1] == 35 or raw[i - 1] == 9
+        ):
+            i -= 1
+        first = last = U64(0)
+        size = 0
+        while i > low and size <= 16 and _is_letter(raw[i - 1]):
+            i -= 1
+            size += 1
+            c = raw[i]
+            last = last << U64(8) | first >> U64(56)
+            first = first << U64(8) | U64(c | 32 if c < 128 else c)
+        if size == 0 or size > 16:
+            return False
+        for k in range(len(_LABEL_WORDS)):
+            if _LABEL_WORDS[k, 0] == first and _LABEL_WORDS[k, 1] == last:
+                return True
+        between = False
+        for k in range(len(_BETWEEN_WORDS)):
+            between = between or (_BETWEEN_WORDS[k, 0] == first and last == 0)
+        if not between:
+            return False
+    return False
+
+
+@njit
+def _may_hold_north_american(raw, start, stop):
+    """Whether NXX-NXX-XXXX, NXX.NXX.XXXX or (NXX) NXX-XXXX, blanks allowed, stands in the run."""
+    for i in range(start, stop - 9):
+        if not (raw[i] >= 50 and _is_digit(raw[i]) and _is_digit(raw[i + 1]) and _is_digit(raw[i + 2])):
+            continue
+        j = i + 3
+        if raw[i - 1] == 40 and raw[j] == 41:
+            j += 1
+            if raw[j] == 32:
+                j += 1
+        elif raw[j] == raw[j + 4] and (raw[j] == 45 or raw[j] == 46):
+            j += 1
+        else:
+            continue
+        if not (raw[j] >= 50 and _is_digit(raw[j]) and _is_digit(raw[j + 1]) and _is_digit(raw[j + 2])):
+            continue
+        j += 3
+        if raw[j] != 45 and raw[j] != 46 and raw[j] != 32:
+            continue
+        digits = 0
+        while digits < 4 and _is_digit(raw[j + 1 + digits]):
+            digits += 1
+        if digits == 4 and _stands_right(raw[j + 5], raw[j + 6]):
+            return True
+    return False
 
 
 # What may not stand next to a finding, see the head. An e-mail address's own characters are among it, so that taking
@@ -305,11 +596,10 @@ _TOP_LEVEL = re.compile(r"xn--[A-Za-z0-9-]{1,59}|[A-Za-z]{2,24}(?![A-Za-z0-9-])|
 _IMAGE_SCALE = re.compile(r"\dx\.")
 
 
-def _emails(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
-    done = here = 0
-    while (here := raw.find(b"@", max(here, done))) >= 0:
-        here += 1
-        domain = _DOMAIN.match(raw, here)
+def _emails(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    done = 0
+    for _, at, here in candidates:
+        domain = _DOMAIN.match(raw, here) if at >= done else None
         if domain is None:
             continue
         start = _local_start(bytes(raw[max(done, here - 66) : here - 1]), here - 1)
@@ -373,11 +663,17 @@ _IBAN_LENGTHS = {
         "YE30"
     ).split(" ")
 }
+_IBAN_SIZES = np.zeros((26, 26), np.int64)
+for _country, _size in _IBAN_LENGTHS.items():
+    _IBAN_SIZES[ord(_country[0]) - 65, ord(_country[1]) - 65] = _size
 _IBAN = re.compile(_LEFT + rb"[A-Z]{2}\d\d(?:[ -]?[A-Z0-9]){11,29}")
 
 
-def _ibans(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
-    for match in _at(_IBAN, raw, candidates.get(_IBAN_START)):
+def _ibans(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    for _, start, _ in candidates:
+        match = _IBAN.match(raw, start)
+        if match is None:
+            continue
         text = match.group().decode()
         length = _IBAN_LENGTHS.get(text[:2])
         if length is None:
@@ -412,8 +708,8 @@ _ISSUERS = (
 )  # fmt: skip
 
 
-def _cards(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
-    for match in _within(_CARD, raw, [run for run in candidates.get(_RUN, []) if run[1] - run[0] >= 13]):
+def _cards(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    for match in _within(_CARD, raw, candidates):
         digits = re.sub(rb"\D", b"", match.group()).decode()
         issued = any(low <= digits[: len(low)] <= high and len(digits) in n for low, high, n in _ISSUERS)
         if issued and _luhn(digits):
@@ -446,14 +742,16 @@ _AND = frozenset((b"and", b"or", b"to"))
 _RESERVED = """0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16
 198.18.0.0/15 224.0.0.0/3"""
 _NOT_PUBLIC_V4 = [(int(net[0]), int(net[-1])) for net in map(ipaddress.IPv4Network, _RESERVED.split())]
+_RESERVED_V4 = np.array(_NOT_PUBLIC_V4)
 _V4_STARTS = [low for low, _ in _NOT_PUBLIC_V4]
 
 
-def _ips(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+def _ips(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
     found = list(_v6(raw, candidates))
-    raw = _masked(raw, found)  # an IPv6 address may end in an IPv4 one
-    for match in _at(_V4, raw, candidates.get(_QUAD)):
-        if _is_public_v4(match.group()) and not _is_numbering(raw, match):
+    _mask(raw, found)  # an IPv6 address may end in an IPv4 one
+    for kind, start, _ in candidates:
+        match = _V4.match(raw, start) if kind == _QUAD else None
+        if match and _is_public_v4(match.group()) and not _is_numbering(raw, match):
             found.append(match.span())
     yield from sorted(found)
 
@@ -467,7 +765,7 @@ def _is_public_v4(quad: bytes) -> bool:
     return _NOT_PUBLIC_V4[bisect_right(_V4_STARTS, address) - 1][1] < address
 
 
-def _is_numbering(raw: bytes | bytearray, match: re.Match[bytes]) -> bool:
+def _is_numbering(raw: bytearray, match: re.Match[bytes]) -> bool:
     """A version or section number, by what stands before it."""
     start = match.start()
     line = bytes(raw[max(0, start - 96) : start])
@@ -484,8 +782,11 @@ def _is_numbering(raw: bytes | bytearray, match: re.Match[bytes]) -> bool:
     return not cue or (heads_line and bool(_HEADING.match(raw, match.end())))
 
 
-def _v6(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
-    for match in _at(_V6, raw, candidates.get(_V6_START)):
+def _v6(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    for kind, start, _ in candidates:
+        match = _V6.match(raw, start) if kind == _V6_START else None
+        if match is None:
+            continue
         text = match.group().rstrip(b".").decode()
         if text.endswith(":") and not text.endswith("::"):
             text = text[:-1]
@@ -518,6 +819,7 @@ _LABELS = frozenset(
     "teléfono telefax handy mobil".encode().split()
 )
 _BETWEEN = frozenset(b"number no nr us me at on is".split())
+_LABEL_WORDS, _BETWEEN_WORDS = _pack(sorted(_LABELS)), _pack(sorted(_BETWEEN))
 _NEXT = re.compile(rb"[ \t]{0,2}(?:/|,|;|\||&|or|and)[ \t]{0,2}(?=[+(]?\d)")
 _NUMBER_ENDS = re.compile(rb"(?![\d_@]|[A-Z]{2}\d|[.\-+%][\w@])")  # a letter may follow: web text often lacks the blank
 _NOT_A_PHONE = re.compile(
@@ -527,10 +829,9 @@ _NOT_A_PHONE = re.compile(
 )
 
 
-def _phones(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
-    runs = candidates.get(_RUN, [])
-    found = [m.span() for m in _within(_NORTH_AMERICAN, raw, [run for run in runs if run[1] - run[0] >= 12])]
-    for start, _ in runs:
+def _phones(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    found = [m.span() for m in _within(_NORTH_AMERICAN, raw, candidates)]
+    for _, start, _ in candidates:
         sign = start - 1 if raw[start - 1 : start] in (b"+", b"(") else start
         if sign and raw[sign : sign + 1] != b"(" and _LEFT_OF_PHONE.match(raw, sign - 1):
             continue
@@ -556,7 +857,7 @@ def _phones(raw: bytes | bytearray, candidates: Candidates) -> Iterator[tuple[in
             done = more[0][1]
 
 
-def _cut(raw: bytes | bytearray, span: tuple[int, int], good: Callable[[bytes], bool]) -> list[tuple[int, int]]:
+def _cut(raw: bytearray, span: tuple[int, int], good: Callable[[bytes], bool]) -> list[tuple[int, int]]:
     """The longest head of a run of digits that is a number: all of it, or up to a blank."""
     start, stop = span
     run = bytes(raw[start:stop])
@@ -611,25 +912,13 @@ def _word_before(text: bytes, skipped: bytes, between: frozenset[bytes]) -> byte
     return last
 
 
-def _at(
-    pattern: re.Pattern[bytes], raw: bytes | bytearray, spans: list[tuple[int, int]] | None
-) -> Iterator[re.Match[bytes]]:
-    """Matches that start where the spans start."""
-    for start, _ in spans or []:
-        match = pattern.match(raw, start)
-        if match:
-            yield match
+def _within(pattern: re.Pattern[bytes], raw: bytearray, candidates: Candidates) -> Iterator[re.Match[bytes]]:
+    """Matches inside the candidates, which may start one byte earlier and look two bytes further."""
+    for _, start, stop in candidates:
+        yield from pattern.finditer(raw, start - 1, stop + 2)
 
 
-def _within(
-    pattern: re.Pattern[bytes], raw: bytes | bytearray, spans: list[tuple[int, int]] | None
-) -> Iterator[re.Match[bytes]]:
-    """Matches inside the spans, which may start one byte earlier and look two bytes further."""
-    for start, stop in spans or []:
-        yield from pattern.finditer(raw, max(0, start - 1), stop + 2)
-
-
-_FINDERS: dict[str, Callable[[bytes | bytearray, Candidates], Iterator[tuple[int, int]]]] = {
+_FINDERS: dict[str, Callable[[bytearray, Candidates], Iterator[tuple[int, int]]]] = {
     "email": _emails,
     "iban": _ibans,
     "card": _cards,

@@ -159,7 +159,7 @@ def test_spans_count_characters_and_come_in_order():
         "+1 415 555 0142", "a@b.org", "8.8.8.8", "DE89 3704 0044 0532 0130 00", "4111111111111111",
     ]  # fmt: skip
     assert counts == dict.fromkeys(["phone", "email", "ip", "iban", "card"], 1)
-    assert ALL.scrub(text, text.encode()) == (scrubbed, counts, spans)
+    assert ALL.scrub_all(["", text]).spans == {1: spans}
 
 
 def test_text_without_findings_is_the_same_object():
