@@ -408,3 +408,14 @@ def test_an_optional_part_is_missing_incomplete_or_there(monkeypatch):
     assert doctor._part("WARC")[0].remedy == "pip install 'gpu_curate[warc]'"
     monkeypatch.setitem(doctor.PARTS, "WARC", part._replace(modules=("json",)))
     assert doctor._part("WARC")[0].status == "ok"
+
+
+def test_extras_that_are_installed_together_allow_a_common_hub_library():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    allowed = {r.name: r.specifier for extra in ("huggingface", "curator") for r in map(Requirement, extras[extra])}
+    # transformers 4.57.6 (the last before 5, which NeMo Curator cannot import) requires huggingface-hub>=0.34.0,<1.0
+    assert "4.57.6" in allowed["transformers"]
+    assert {"0.34.0", "0.36.2", "1.33.0", "2.4.0"} == set(
+        allowed["huggingface_hub"].filter(["0.33.0", "0.34.0", "0.36.2", "1.33.0", "2.4.0"])
+    )
+    assert "4.12.2" not in allowed["transformers"]  # what pip falls back to where no common version is left
