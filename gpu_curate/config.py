@@ -182,7 +182,7 @@ class Language(Section):
         None, description="path of a fastText model, or `lid.176.ftz` for the packaged one; null: off"
     )
     keep: list[str] | None = Field(None, description="languages kept (ISO 639-1, -3 or English name); null: score only")
-    min_score: float = Field(0.65, ge=0.0, le=1.0, description="lowest score that counts (FineWeb, section 3.2)")
+    min_score: float = Field(0.65, ge=0.0, le=1.0, description="lowest score that counts (FineWeb, section 3.3)")
     min_chars: int = Field(20, ge=0, description="a text with fewer letters is `unknown`")
     min_margin: float = Field(
         0.1, ge=0.0, le=1.0, description="lead over the second language below which it is `unknown`"
