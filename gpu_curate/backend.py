@@ -72,24 +72,33 @@ def to_device(array: np.ndarray) -> Any:
     return cupy.asarray(array)
 
 
-def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str, Any]]) -> tuple[dict[str, Any], str]:
+class Computed(NamedTuple):
+    """What `compute` made."""
+
+    arrays: dict[str, Any]  # on the host
+    backend: str  # where: cpu, gpu, `gpu (text read by the CPU)`, or `cpu (device full)`; the integers are the same
+    warnings: list[str]
+
+
+def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str, Any]]) -> Computed:
     """Run `function` on the text column of a documents partition, where the run puts documents.
 
     Args:
-        path: Parquet file with a `text` column.
+        path: its Parquet file.
         function: texts → arrays whose first axis is the document; called with a column on the host or the device.
     Returns:
-        the arrays on the host, and where they were made: cpu, gpu, or `cpu (device full)` for a text that does not fit
-        on the device alone. The integers are the same.
+        the arrays. Text that cuDF reads otherwise than the documents stage did is read by the CPU, with a warning; a
+        text that does not fit on the device alone takes the partition to the CPU twin.
     """
-    from gpu_curate.cudf_columns import host_text, read_text
+    from gpu_curate.document_text import device_text, host_text
 
     if context.backend != "gpu":
-        return function(host_text(path)), "cpu"
+        return Computed(function(host_text(path)), "cpu", [])
     from gpu_curate.gpu_runtime import cuda, in_batches
     from gpu_curate.gpu_runtime import to_device as upload
 
     names: list[str] = []
+    reason = None
 
     def arrays(text: TextColumn) -> tuple[Any, ...]:
         made = function(text)
@@ -98,15 +107,18 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
 
     try:
         try:
-            text = read_text(path)
+            text, reason = device_text(path)
         except cuda().out_of_memory:  # the whole partition does not fit: its halves may
             text = host_text(path)
             made = in_batches(text, lambda part: arrays(upload(part)))
         else:
             made = in_batches(text, arrays)
     except DeviceError:
-        return function(host_text(path)), "cpu (device full)"
-    return dict(zip(names, made, strict=True)), "gpu"
+        return Computed(function(host_text(path)), "cpu (device full)", [])
+    made_here = dict(zip(names, made, strict=True))
+    if reason is None:
+        return Computed(made_here, "gpu", [])
+    return Computed(made_here, "gpu (text read by the CPU)", [f"documents, {path.stem}: {reason}; the CPU reads it"])
 
 
 def curator_available(required: bool) -> bool:

@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 
 from gpu_curate import __version__, backend
 from gpu_curate.config import Config
-from gpu_curate.cudf_columns import host_text
 from gpu_curate.document import TextColumn, is_cupy
+from gpu_curate.document_text import host_text
 from gpu_curate.engine import LocalEngine, default_workers
 from gpu_curate.errors import ConfigError, DeviceError, FatalError
 from gpu_curate.fingerprint import versions

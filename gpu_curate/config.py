@@ -438,6 +438,11 @@ class Run(Section):
     )
     workers: int | None = Field(None, ge=1, description="worker processes; null: one per core")
     partition_bytes: int = Field(268_435_456, ge=1 << 16, description="bytes of text per partition")
+    by_reference: list[Literal["parquet", "jsonl"]] = Field(
+        ["parquet"],
+        description="source types whose text is not copied into documents/ where nothing changes it: `normalize: null`, no "
+        "`pii` replaced, local files not compressed; they must stay as they are until the run has ended",
+    )
     strict: bool = Field(False, description="a rejected record stops the run")
 
 

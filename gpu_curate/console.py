@@ -189,7 +189,7 @@ def _steps(facts: dict[str, Any]) -> Table:
 
 
 def print_plan(facts: dict[str, Any]) -> None:
-    sources = _table("source", "files", "bytes", "tasks", "text (estimate)")
+    sources = _table("source", "files", "bytes", "tasks", "text (estimate)", "by reference")
     for source in facts["sources"]:
         sources.add_row(
             source["name"],
@@ -197,6 +197,7 @@ def print_plan(facts: dict[str, Any]) -> None:
             human_bytes(source["bytes"]),
             f"{source['tasks']:,}",
             human_bytes(source["text_bytes"]),
+            human_bytes(source["by_reference_bytes"]) if source["by_reference_bytes"] else "no",
         )
     boxes = _table("box", "folder", "partitions there", "state")
     for box in facts["boxes"]:

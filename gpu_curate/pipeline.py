@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from gpu_curate import __version__, backend
 from gpu_curate.config import Config, public
+from gpu_curate.document_text import without_effect
 from gpu_curate.engine import Engine, default_workers, make_engine
 from gpu_curate.errors import (
     MAX_ATTEMPTS,
@@ -223,6 +224,8 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
             raise disk_error(run, e) from e
         context = Context(run, config, places, chosen.choice, chosen.devices)
         runner = _Runner(context, progress, engine)
+        for warning in without_effect(config):
+            runner.warn(warning)
         try:
             runner.run()
         finally:

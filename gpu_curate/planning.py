@@ -9,9 +9,10 @@ from typing import Any
 
 from gpu_curate import backend
 from gpu_curate.config import Config
+from gpu_curate.document_text import without_effect
 from gpu_curate.engine import default_workers
 from gpu_curate.pipeline import active_stages, check_run_directory, fingerprints, folders
-from gpu_curate.stages.documents import inventory, read_tasks
+from gpu_curate.stages.documents import inventory, read_tasks, refers
 from gpu_curate.storage import Box
 
 # Bytes of memory, measured on the bench corpus: see scripts/bench/LOG.md, "Memory"
@@ -34,9 +35,11 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
     files = inventory(config)
     tasks = read_tasks(config, files)
     per_source = Counter(t.source for t in tasks)
-    text_bytes = Counter()
+    text_bytes: Counter[int] = Counter()
+    referred: Counter[int] = Counter()
     for task in tasks:
         text_bytes[task.source] += task.nbytes
+        referred[task.source] += task.nbytes if refers(config, task) else 0
     prints = fingerprints(config)
     places = folders(run, prints)
     boxes = []
@@ -61,9 +64,9 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
         WORKER_BASE + WORKER_TEXT_FACTOR * partition, WORKER_BASE + 2 * min(shard, int(total / BYTES_PER_TOKEN) * 2)
     )
     whole = GLOBAL_BYTES_PER_DOCUMENT * documents
-    disk = _disk(config, total, documents)
+    disk = _disk(config, total, total - sum(referred.values()), documents)
     free = shutil.disk_usage(_existing(run)).free
-    warnings = []
+    warnings = without_effect(config)
     if disk > free:
         warnings.append(f"about {disk / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free on that disk")
     memory = workers * worker + whole
@@ -82,6 +85,7 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
                 "bytes": sum(f.size for f in own),
                 "tasks": per_source[i],
                 "text_bytes": text_bytes[i],
+                "by_reference_bytes": referred[i],
             }
             for i, (s, own) in enumerate(zip(config.sources, files, strict=True))
         ],
@@ -99,13 +103,13 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
     }
 
 
-def _disk(config: Config, text: int, documents: int) -> int:
-    """documents (zstd), scores, signatures, tokens and shards."""
+def _disk(config: Config, text: int, copied: int, documents: int) -> int:
+    """documents (zstd; of text by reference nothing), scores, signatures, tokens and shards."""
     fuzzy = config.dedup.fuzzy
     per_document = 450 + (8 * fuzzy.num_bands + 40 if fuzzy else 32)
     if fuzzy and fuzzy.verify == "signature":
         per_document += 4 * fuzzy.num_bands * fuzzy.rows_per_band
-    return int(text * 0.5 + documents * per_document + 2 * 2 * text / BYTES_PER_TOKEN)
+    return int(copied * 0.5 + documents * per_document + 2 * 2 * text / BYTES_PER_TOKEN)
 
 
 def _existing(path: Path) -> Path:

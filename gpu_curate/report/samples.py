@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gpu_curate.document_text import host_text
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.report.reasons import group, scored
 from gpu_curate.stages import Context
@@ -72,11 +74,12 @@ class Library:
                 wanted[box, part].append(doc_id)
         found = {}
         for (box, part), ids in wanted.items():
-            file = pq.ParquetFile(self._context.box(box).verified(part, ".parquet"), memory_map=True)
+            path = self._context.box(box).verified(part, ".parquet")
+            file = pq.ParquetFile(path, memory_map=True)
             for number, low, high in _row_groups(file):
                 own = [i for i in ids if low <= i <= high]
                 if own:
-                    found.update((d.doc_id, d) for d in _take(file, number, own))
+                    found.update((d.doc_id, d) for d in _take(path, file, number, own))
         return found
 
     def _part(self, box: str, doc_id: int) -> str | None:
@@ -105,15 +108,17 @@ def _row_groups(file: pq.ParquetFile) -> Iterable[tuple[int, int, int]]:
         yield number, statistics.min, statistics.max
 
 
-def _take(file: pq.ParquetFile, row_group: int, doc_ids: Sequence[int]) -> list[Document]:
-    columns = ["doc_id", "text", "source", "path", "row"]
+def _take(path: Path, file: pq.ParquetFile, row_group: int, doc_ids: Sequence[int]) -> list[Document]:
+    columns = ["doc_id", "source", "path", "row"]
     table = file.read_row_group(row_group, columns=columns, use_threads=False)
     ids = table["doc_id"].to_numpy()
     rows = np.searchsorted(ids, doc_ids)
     rows = rows[ids[np.minimum(rows, len(ids) - 1)] == doc_ids]
     taken = table.take(pa.array(rows))
-    chars = pc.utf8_length(taken["text"]).to_pylist()
-    text = pc.utf8_slice_codeunits(taken["text"], 0, _LOOK_CHARS).to_pylist()
+    before = sum(file.metadata.row_group(g).num_rows for g in range(row_group))
+    texts = host_text(path, rows + before).to_arrow()
+    chars = pc.utf8_length(texts).to_pylist()
+    text = pc.utf8_slice_codeunits(texts, 0, _LOOK_CHARS).to_pylist()
     places = (taken[c].cast(pa.string()).to_pylist() for c in ("source", "path"))
     rows_of_file = taken["row"].to_pylist()
     return [Document(*v) for v in zip(taken["doc_id"].to_pylist(), *places, rows_of_file, text, chars, strict=True)]

@@ -112,8 +112,8 @@ class ParquetReader:
         stop = row + file.metadata.row_group(group).num_rows
         try:
             for batch in file.iter_batches(_BATCH_ROWS, [group], columns=columns, use_threads=False):
-                texts = _leaf(batch, self.source.text_column)
-                kept = [(name, _values(_leaf(batch, name))) for name in self._keep]
+                texts = leaf(batch, self.source.text_column)
+                kept = [(name, _values(leaf(batch, name))) for name in self._keep]
                 for i, text in enumerate(_texts(texts)):
                     if isinstance(text, str):
                         yield Record(row, text, {name: values[i] for name, values in kept})
@@ -133,7 +133,7 @@ def _one_line(e: BaseException) -> str:
     return " ".join(str(e).split())[:300]
 
 
-def _leaf(batch: pa.RecordBatch, name: str) -> pa.Array:
+def leaf(batch: pa.RecordBatch, name: str) -> pa.Array:
     """A column by name, or through structs by a dotted name."""
     if name in batch.schema.names:
         return batch.column(name)

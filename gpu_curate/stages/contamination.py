@@ -50,11 +50,12 @@ class Contamination(Stage):
         watch = Stopwatch()
         path = context.box(self.follows).verified(part, ".parquet")
         columns: dict[str, Any] = {}
-        how = set()
+        how, warnings = set(), []
         for reference in benchmarks(context.config):
             index, ids = index_of(context, reference.name)
-            made, where = compute(context, path, lambda text, i=index: best_matches(text, i))
+            made, where, more = compute(context, path, lambda text, i=index: best_matches(text, i))
             how.add(where)
+            warnings += more
             item = made["item"]
             columns[f"hits_{reference.name}"] = made["hits"]
             columns[f"coverage_{reference.name}"] = made["coverage"]
@@ -65,7 +66,7 @@ class Contamination(Stage):
         found = {r.name: int((columns[f"hits_{r.name}"] > 0).sum()) for r in benchmarks(context.config)}
         source = context.box(self.follows).receipt(part) or {}
         facts = {"documents": source["documents"], "bytes": source["bytes"], "backend": "+".join(sorted(how))}
-        return box.commit(part, [out], {**facts, "matches": found, **watch.facts()})
+        return box.commit(part, [out], {**facts, "matches": found, "warnings": warnings, **watch.facts()})
 
 
 def benchmarks(config: Config) -> list[Any]:

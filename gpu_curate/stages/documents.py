@@ -14,8 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from gpu_curate.config import Config, SourceBase, WarcSource
+from gpu_curate.config import Config, ParquetSource, SourceBase, WarcSource
 from gpu_curate.document import MAX_FILES, doc_id
+from gpu_curate.document_text import OriginWriter, by_reference, can_refer
 from gpu_curate.errors import MAX_ATTEMPTS, ConfigError, FatalError, InputError, RetryableError
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split
 from gpu_curate.sources.files import File, find
@@ -124,6 +125,14 @@ def read_tasks(config: Config, files: list[list[File]]) -> list[ReadTask]:
     return tasks
 
 
+def refers(config: Config, task: ReadTask) -> bool:
+    """True if the partitions of a task refer to the texts of their source (`run.by_reference`)."""
+    source = config.sources[task.source]
+    splits = (piece.split for piece in task.pieces)
+    longest = config.run.partition_bytes if isinstance(source, ParquetSource) else None
+    return by_reference(config, source) and can_refer(splits, longest)
+
+
 def _splits(reader: Reader, file: File, max_bytes: int) -> list[Split]:
     """`reader.splits`, tried again like a task when the network fails. Raises: FatalError: it goes on failing."""
     for attempt in range(MAX_ATTEMPTS):
@@ -140,6 +149,7 @@ class Documents(Stage):
     """Read, normalise, scrub and number every document.
 
     Reads: the sources.  Writes: documents/ (doc_id, text, source, path, row, group, kept columns) and rejects/.
+    With `run.by_reference` the text of some sources stays where it is: see document_text.
     Memory: about four times `partition_bytes` a worker, and the longest record.
     Deviates: a document that is longer than a partition is a partition of its own.
     Raises: InputError for the first rejected record if `run.strict`.
@@ -148,6 +158,7 @@ class Documents(Stage):
     name: ClassVar[str] = "documents"
     code: ClassVar[tuple[str, ...]] = (
         "stages.documents",
+        "document_text",
         "sources",
         "text.normalize",
         "text.pii",
@@ -169,6 +180,7 @@ class Documents(Stage):
             "normalize": config.normalize and config.normalize.model_dump(),
             "pii": config.pii.model_dump(),
             "partition_bytes": config.run.partition_bytes,
+            "by_reference": [s.name for s in config.sources if by_reference(config, s)],
             "strict": config.run.strict,
             "unicode": unicodedata.unidata_version
             if config.normalize is not None
@@ -182,6 +194,8 @@ class Documents(Stage):
             "huggingface": ("pyarrow",),
         }
         used = {d for s in config.sources for d in by_type.get(s.type, ())}
+        if any(by_reference(config, s) for s in config.sources):
+            used.add("xxhash")
         return tuple(sorted(used | ({"phonenumbers"} if config.pii.phone != "off" else set())))
 
     def inputs(self, config: Config) -> Any:
@@ -225,8 +239,8 @@ class Documents(Stage):
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         task = ReadTask(task[0], [Piece(Split(*p[0]), p[1]) for p in task[1]], task[2])
-        writer = PartitionWriter(context, self.name, part)
         source = context.config.sources[task.source]
+        writer = PartitionWriter(context, self.name, part, source if refers(context.config, task) else None)
         with writer:
             for piece, item in _records(source, make_reader(source), task.pieces):
                 if isinstance(item, Record):
@@ -259,15 +273,19 @@ class PartitionWriter:
 
     The first partition has the task's name; more text than `partition_bytes` goes on in `NAME-001`, `NAME-002`, ... The
     receipt of the first is committed last and lists the others, so that a task is whole or is made again.
+
+    Args:
+        origin_of: the source whose texts the partitions refer to; None: they hold the texts.
     """
 
-    def __init__(self, context: Context, box: str, part: str):
+    def __init__(self, context: Context, box: str, part: str, origin_of: SourceBase | None = None):
         from gpu_curate.text.normalize import normalizer
 
         config = context.config
         self._box, self._part = context.box(box), part
         self._rejects_box = context.box("rejects") if context.has("rejects") else None
         self._limit, self._strict = config.run.partition_bytes, config.run.strict
+        self._origin_of = origin_of
         self._normalize = normalizer(config.normalize)
         pii = config.pii
         self._pii: Any = None
@@ -302,6 +320,7 @@ class PartitionWriter:
     def _reset(self) -> None:
         self._rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         self._kept: dict[str, list[str | None]] = {}
+        self._origin = None if self._origin_of is None else OriginWriter(self._origin_of)
         self._bytes = 0
 
     def add(self, record: Record, piece: Piece, source: SourceBase) -> None:
@@ -341,7 +360,10 @@ class PartitionWriter:
                 self._markup_sample.append((record.markup, text))
                 self._sampled_chars += len(record.markup)
         rows["doc_id"].append(doc_id(piece.file_number, record.row))
-        rows["text"].append(text)
+        if self._origin is None:
+            rows["text"].append(text)
+        else:
+            self._origin.add(text.encode("utf-8"), piece.split)
         rows["source"].append(source.name)
         rows["path"].append(piece.split.path)
         rows["row"].append(record.row)
@@ -404,11 +426,14 @@ class PartitionWriter:
         if number > 999:
             raise FatalError(f"partition {self._part} holds more than 1,000 partitions' worth of text")
         rows = self._rows
-        columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}
+        columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA if f.name != "text" or self._origin is None}
+        metadata = None
+        if self._origin is not None:
+            columns["text"], metadata = self._origin.column(), self._origin.metadata()
         own = {
             f"{n}" if n not in SCHEMA.names else f"column_{n}": pa.array(v, pa.string()) for n, v in self._kept.items()
         }
-        table = pa.table({**columns, **dict(sorted(own.items()))})
+        table = pa.table({**columns, **dict(sorted(own.items()))}, metadata=metadata)
         path = self._box.path(name, ".parquet")
         sources = Counter(rows["source"])
         write_table(path, table, use_dictionary=["source", "path", "group"], row_group_size=16384)

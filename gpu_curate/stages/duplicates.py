@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from gpu_curate.config import Config, Fuzzy
 from gpu_curate.document import MAX_FILES, ROW_BITS, TextColumn
+from gpu_curate.document_text import host_text
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops.components import Components, band_edges
 from gpu_curate.ops.mix import fmix64
@@ -178,7 +179,7 @@ class Corpus:
 def _text_column(folder: str, part: str) -> TextColumn:
     from pathlib import Path
 
-    return TextColumn.from_arrow(Box(Path(folder)).read_table(part, ["text"])["text"])
+    return host_text(Box(Path(folder)).verified(part, ".parquet"))
 
 
 def _exact_copies(context: Context, corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:

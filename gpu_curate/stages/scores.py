@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gpu_curate.config import Config
 from gpu_curate.stages import Context, Stage, Stopwatch
@@ -52,23 +51,25 @@ class Scores(Stage):
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         from gpu_curate.backend import compute
+        from gpu_curate.document_text import host_text
         from gpu_curate.ops.text_stats import text_stats
         from gpu_curate.quality import scores
 
         watch = Stopwatch()
         config = context.config
         path = context.box(self.follows).verified(part, ".parquet")
-        stats, how = compute(context, path, lambda text: dict(text_stats(text).items()))
+        stats, how, warnings = compute(context, path, lambda text: dict(text_stats(text).items()))
         columns: dict[str, Any] = dict(scores(stats))
         n = len(columns["chars"])
         if config.language.model is not None:
-            texts = pq.read_table(path, columns=["text"], use_threads=False)["text"].to_pylist()
+            texts = host_text(path).to_arrow().to_pylist()
             columns["language"], columns["language_score"] = _languages(config, texts)
         box = context.box(self.name)
         out = box.path(part, ".parquet")
         write_table(out, pa.table(columns), use_dictionary=["language"] if "language" in columns else False)
         nbytes = context.box(self.follows).receipt(part)["bytes"]  # type: ignore[index]
         facts = {"documents": n, "bytes": nbytes, "backend": how, "chars": int(columns["chars"].sum())}
+        facts["warnings"] = warnings
         if "language" in columns:
             facts["languages"] = dict(Counter(columns["language"].to_pylist()))
         return box.commit(part, [out], {**facts, **watch.facts()})

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpu_curate.config import Config, Tokenizer
+from gpu_curate.document_text import host_text
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.storage import publish
@@ -87,8 +88,9 @@ def sample(context: Context, max_bytes: int) -> list[str]:
     texts: list[Any] = [None] * len(taken)
     for number in np.unique(owner_N[taken]):
         where = np.flatnonzero(owner_N[taken] == number)
-        column = documents.read_table(parts[number], ["text"])["text"].take(row_N[taken[where]])
-        for i, text in zip(where, column.to_pylist(), strict=True):
+        where = where[np.argsort(row_N[taken[where]])]
+        column = host_text(documents.verified(parts[number], ".parquet"), row_N[taken[where]])
+        for i, text in zip(where, column.to_arrow().to_pylist(), strict=True):
             texts[i] = text
     return texts
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpu_curate.config import Config
-from gpu_curate.document import TextColumn
+from gpu_curate.document_text import host_text
 from gpu_curate.errors import FatalError
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.storage import publish, read_json, write_json
@@ -60,7 +60,7 @@ class Tokens(Stage):
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         watch = Stopwatch()
         encoder = open_encoder(context.box(self.name).folder)
-        text = TextColumn.from_arrow(context.box(self.follows).read_table(part, ["text"])["text"])
+        text = host_text(context.box(self.follows).verified(part, ".parquet"))
         box = context.box(self.name)
         path, lengths = box.path(part, ".bin"), np.zeros(len(text), np.int64)
         special = 0

@@ -1,0 +1,438 @@
+"""The text of a documents partition: a column of its own or, by reference, read again from the source's files.
+
+By reference, `text` is no string column but {bytes, content_hi, content_lo}: length and content hash of every text as the
+documents stage saw it. The schema's metadata says under `gpu_curate.origin` where the texts lie: reader, text_column, and
+the splits with the number of documents that each gave. Whatever is read again, by pyarrow, our JSON reader or cuDF, must
+have those lengths and hashes: on the host a difference means that the source changed, on the device that cuDF reads it
+otherwise, and then the host reads it.
+
+# N documents, G row groups, L lines
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gpu_curate.config import Config, JsonlSource, SourceBase
+from gpu_curate.document import TextColumn
+from gpu_curate.errors import FatalError, InputError
+from gpu_curate.sources import Record, Split
+from gpu_curate.sources.files import COMPRESSIONS, is_remote
+
+TYPE = pa.struct([("bytes", pa.int64()), ("content_hi", pa.uint64()), ("content_lo", pa.uint64())])
+_KEY = b"gpu_curate.origin"
+_BATCH_ROWS = 1024
+_BOM = b"\xef\xbb\xbf"
+# what pylibcudf raises for libcudf's exceptions, beside MemoryError; InputError is ours, of a column with nulls
+_CUDF_ERRORS = (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, InputError)
+
+
+class Extent(NamedTuple):
+    """Neighbouring documents of a partition that come from one split."""
+
+    split: Split
+    documents: int
+
+
+class Origin(NamedTuple):
+    """Where the texts of a partition lie, in the order of its documents."""
+
+    reader: str  # parquet | jsonl
+    text_column: str
+    extents: list[Extent]
+
+    def of(self, numbers: np.ndarray) -> Origin:
+        """Where the documents of these (increasing) numbers lie."""
+        ends = np.cumsum([e.documents for e in self.extents])
+        counts = np.diff(np.searchsorted(numbers, ends), prepend=0)
+        return self._replace(extents=[Extent(e.split, int(n)) for e, n in zip(self.extents, counts, strict=True) if n])
+
+    def rows(self, row_N: np.ndarray) -> Iterator[tuple[Split, np.ndarray]]:
+        """Every split with the rows of its documents."""
+        start = 0
+        for split, documents in self.extents:
+            yield split, row_N[start : start + documents]
+            start += documents
+
+    def files(self, row_N: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """Every file with the rows of its documents; splits that follow each other in a file are one."""
+        start = stop = 0
+        path = None
+        for split, documents in self.extents:
+            if path not in (None, split.path):
+                yield path, row_N[start:stop]
+                start = stop
+            path, stop = split.path, stop + documents
+        if path is not None:
+            yield path, row_N[start:stop]
+
+
+# ------------------------------------------------------------------------------------------------- what is by reference
+
+
+def by_reference(config: Config, source: SourceBase) -> bool:
+    """True if texts of this source are not copied into documents/, as far as the config alone tells."""
+    return _why_not(config, source.type) is None  # type: ignore[attr-defined]
+
+
+def _why_not(config: Config, kind: str) -> str | None:
+    if kind not in config.run.by_reference:
+        return "it is not listed"
+    if config.normalize is not None:
+        return "`normalize` changes texts (null: off)"
+    if "replace" in config.pii.model_dump().values():
+        return "`pii` replaces parts of texts"
+    return None
+
+
+def without_effect(config: Config) -> list[str]:
+    """A warning for every type in an explicit `run.by_reference` that changes nothing."""
+    if "by_reference" not in config.run.model_fields_set:
+        return []
+    types = {s.type for s in config.sources}  # type: ignore[attr-defined]
+    reasons = {
+        t: _why_not(config, t) or (None if t in types else "no source is of that type") for t in config.run.by_reference
+    }
+    return [f"run.by_reference: {kind} has no effect: {reason}" for kind, reason in reasons.items() if reason]
+
+
+def can_refer(splits: Iterable[Split], longest: int | None) -> bool:
+    """True if these splits can be read again at will: local, not compressed, none of more than `longest` bytes of text.
+
+    Every partition that is made of a Parquet row group reads all of it again: one that makes many is copied once instead.
+    """
+    return all(
+        not is_remote(s.path) and not s.path.lower().endswith(COMPRESSIONS) and (longest is None or s.nbytes <= longest)
+        for s in splits
+    )
+
+
+class OriginWriter:
+    """Collects the references of one partition while it is written."""
+
+    def __init__(self, source: SourceBase):
+        self._reader, self._text_column = source.type, source.text_column  # type: ignore[attr-defined]
+        self._bytes: list[int] = []
+        self._digests: list[bytes] = []
+        self._extents: list[Extent] = []
+
+    def add(self, text: bytes, split: Split) -> None:
+        from xxhash import xxh3_128_digest
+
+        if self._extents and self._extents[-1].split == split:
+            self._extents[-1] = Extent(split, self._extents[-1].documents + 1)
+        else:
+            self._extents.append(Extent(split, 1))
+        self._bytes.append(len(text))
+        self._digests.append(xxh3_128_digest(text))
+
+    def column(self) -> pa.Array:
+        """The `text` column of a partition by reference."""
+        halves_N2 = np.frombuffer(b"".join(self._digests), ">u8").reshape(-1, 2).astype(np.uint64)
+        values = (pa.array(self._bytes, pa.int64()), pa.array(halves_N2[:, 0]), pa.array(halves_N2[:, 1]))
+        return pa.StructArray.from_arrays(values, fields=list(TYPE))
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """What the schema says of it."""
+        splits = [[s.path, s.start, s.stop, s.first_row, documents] for s, documents in self._extents]
+        value = {"reader": self._reader, "text_column": self._text_column, "splits": splits}
+        return {_KEY: json.dumps(value, ensure_ascii=False).encode("utf-8")}
+
+
+def read_origin(schema: pa.Schema) -> Origin | None:
+    """Where the texts of a partition lie; None if it holds them itself."""
+    stored = (schema.metadata or {}).get(_KEY)
+    if stored is None:
+        return None
+    value = json.loads(stored)
+    extents = [Extent(Split(path, start, stop, first, 0), n) for path, start, stop, first, n in value["splits"]]
+    return Origin(value["reader"], value["text_column"], extents)
+
+
+# ----------------------------------------------------------------------------------------------------------- on the host
+
+
+def host_text(path: str | PathLike[str], numbers: np.ndarray | None = None) -> TextColumn:
+    """The texts of a documents or references partition, on the host.
+
+    Args:
+        path: its Parquet file.
+        numbers: increasing numbers of the documents wanted; only the row groups and splits that hold some are read.
+            None: all.
+    Returns:
+        TextColumn of N.
+    Raises:
+        FatalError: by reference, and a source's file is not what it was; names the file and the row.
+    Memory: the texts; by reference another 1,024 rows of a Parquet source.
+    """
+    with pq.ParquetFile(path, memory_map=True) as file:
+        origin = read_origin(file.schema_arrow)
+        if origin is None:
+            return _own_text(file, numbers)
+        row_N, bytes_N, hash_N2 = _expected(file)
+    if numbers is not None:
+        origin, row_N, bytes_N, hash_N2 = origin.of(numbers), row_N[numbers], bytes_N[numbers], hash_N2[numbers]
+    text = _host_read(origin, row_N, bytes_N)
+    differs = _differences(text, hash_N2)
+    if len(differs):
+        raise _changed(*_place(origin, row_N, int(differs[0])), "another text")
+    return text
+
+
+def _own_text(file: pq.ParquetFile, numbers: np.ndarray | None) -> TextColumn:
+    if numbers is None:
+        return TextColumn.from_arrow(file.read(["text"], use_threads=False)["text"])
+    groups, positions = _row_groups(file.metadata, numbers)
+    return TextColumn.from_arrow(file.read_row_groups(groups, ["text"], use_threads=False)["text"].take(positions))
+
+
+def _expected(file: pq.ParquetFile) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """row int64, bytes int64, and content hash uint64 (N, 2) of every document."""
+    table = file.read(["row", "text"], use_threads=False).flatten()
+    hash_N2 = np.stack([table["text.content_hi"].to_numpy(), table["text.content_lo"].to_numpy()], axis=1)
+    return table["row"].to_numpy(), table["text.bytes"].to_numpy(), hash_N2
+
+
+def _host_read(origin: Origin, row_N: np.ndarray, bytes_N: np.ndarray) -> TextColumn:
+    """Raises: FatalError: a file is gone or damaged, has too few rows, or a text has another length."""
+    offsets = np.zeros(len(row_N) + 1, np.int64)
+    np.cumsum(bytes_N, out=offsets[1:])
+    chars = np.empty(int(offsets[-1]), np.uint8)
+    done = 0
+    pieces = _parquet_texts(origin, row_N) if origin.reader == "parquet" else _jsonl_texts(origin, row_N)
+    try:
+        for piece in pieces:
+            stop = done + len(piece)
+            differs = np.flatnonzero(np.diff(piece.offsets) != bytes_N[done:stop])
+            if len(differs):
+                raise _changed(*_place(origin, row_N, done + int(differs[0])), "a text of another length")
+            chars[offsets[done] : offsets[stop]] = piece.chars[piece.offsets[0] : piece.offsets[-1]]
+            done = stop
+    except (OSError, pa.ArrowException, InputError) as e:
+        what = getattr(e, "strerror", None) or " ".join(str(e).split())[:300]
+        raise _changed(*_place(origin, row_N, done), what) from e
+    if done < len(row_N):
+        raise _changed(*_place(origin, row_N, done), "no text there")
+    return TextColumn(chars, offsets)
+
+
+def _row_groups(metadata: pq.FileMetaData, row_N: np.ndarray) -> tuple[list[int], np.ndarray]:
+    """The row groups that hold these (increasing) rows, and the rows' places in what they hold together.
+
+    Raises: InputError: the file is shorter.
+    """
+    sizes_G = np.array([metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)], np.int64)
+    starts_G = np.cumsum(sizes_G) - sizes_G
+    if len(row_N) and row_N[-1] >= sizes_G.sum():
+        raise InputError(f"the file has {sizes_G.sum()} rows")
+    of_N = np.searchsorted(starts_G, row_N, side="right") - 1
+    groups, inverse_N = np.unique(of_N, return_inverse=True)
+    before = np.cumsum(sizes_G[groups]) - sizes_G[groups]
+    return groups.tolist(), row_N - starts_G[of_N] + before[inverse_N]
+
+
+def _parquet_texts(origin: Origin, row_N: np.ndarray) -> Iterator[TextColumn]:
+    from gpu_curate.sources.parquet import leaf
+
+    for path, rows in origin.files(row_N):
+        with pq.ParquetFile(path, buffer_size=1 << 20) as file:
+            groups, positions = _row_groups(file.metadata, rows)
+            start = done = 0
+            for batch in file.iter_batches(_BATCH_ROWS, groups, columns=[origin.text_column], use_threads=False):
+                start += batch.num_rows
+                stop = int(np.searchsorted(positions, start))
+                if stop > done:
+                    taken = positions[done:stop] - (start - batch.num_rows)
+                    yield _strings(leaf(batch, origin.text_column), taken)
+                    done = stop
+
+
+def _strings(array: pa.Array, taken: np.ndarray) -> TextColumn:
+    """The rows taken of a column of any type that the reader takes for text."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_string_view(array.type):  # has no `take`
+        array = array.cast(pa.large_string())
+    if len(taken) < len(array):  # the others were rejected or belong to another partition
+        array = array.take(taken)
+    return TextColumn.from_arrow(array if pa.types.is_string(array.type) else array.cast(pa.large_string()))
+
+
+def _jsonl_texts(origin: Origin, row_N: np.ndarray) -> Iterator[TextColumn]:
+    from gpu_curate.sources.jsonl import JsonlReader
+    from gpu_curate.text.normalize import well_formed
+
+    reader = JsonlReader(JsonlSource(name="origin", type="jsonl", text_column=origin.text_column))
+    for split, rows in origin.rows(row_N):
+        with open(split.path, "rb"):  # the reader would reject its rows
+            pass
+        wanted = iter(rows.tolist())
+        row = next(wanted)
+        texts = []
+        for item in reader.read(split):
+            if isinstance(item, Record) and item.row == row:
+                texts.append(well_formed(item.text).encode("utf-8"))
+                row = next(wanted, None)
+                if row is None or len(texts) == _BATCH_ROWS:
+                    yield TextColumn.from_texts(texts)
+                    texts = []
+                if row is None:
+                    break
+        if row is not None:
+            yield TextColumn.from_texts(texts)
+            raise InputError(f"row {row} holds no text")
+
+
+def _differences(text: TextColumn, hash_N2: np.ndarray) -> np.ndarray:
+    """Numbers of the texts whose content hash is not this, found where `text` lives."""
+    from gpu_curate import gpu_runtime
+    from gpu_curate.ops.content_hash import content_hash
+
+    found_N2 = content_hash(text)
+    if not text.on_gpu:
+        return np.flatnonzero((found_N2 != hash_N2).any(axis=1))
+    return gpu_runtime.cuda().xp.flatnonzero((found_N2 != gpu_runtime.cuda().upload(hash_N2)).any(axis=1)).get()
+
+
+def _place(origin: Origin, row_N: np.ndarray, number: int) -> tuple[str, int]:
+    """Path and row of a document."""
+    ends = np.cumsum([e.documents for e in origin.extents])
+    return origin.extents[int(np.searchsorted(ends, number, side="right"))].split.path, int(row_N[number])
+
+
+def _changed(path: str, row: int, what: str) -> FatalError:
+    return FatalError(
+        f"{path}: row {row} is not what documents/ was made from: {what}",
+        "texts are read from the sources until a run has ended: run again to begin with the file as it is now, "
+        "or set run.by_reference: [] to work on a copy",
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- on the device
+
+
+def device_text(path: str | PathLike[str]) -> tuple[TextColumn, str | None]:
+    """The texts of a documents partition, on the device.
+
+    cuDF decodes there: the partition's own column, or by reference the source's, checked document by document against
+    the stored hashes by the device's kernel. Without cuDF the host's buffers are copied up.
+
+    Returns:
+        the texts, and why cuDF's were not taken: None, or what it raised or read otherwise.
+    Raises:
+        FatalError: as `host_text`.
+        DeviceError: no device.
+        The device's out-of-memory error.
+    Host memory: by reference the lines of a JSON Lines source once or twice.
+    """
+    from gpu_curate import cudf_columns, gpu_runtime
+
+    with pq.ParquetFile(path, memory_map=True) as file:
+        origin = read_origin(file.schema_arrow)
+        if origin is None:
+            return cudf_columns.read_text(path), None
+        row_N, bytes_N, hash_N2 = _expected(file)
+    reason = None
+    if cudf_columns.device_reader()[0] == "cudf" and len(row_N):
+        text, reason = _cudf_read(origin, row_N, bytes_N, hash_N2)
+        if text is not None:
+            return text, None
+        gpu_runtime.cuda().release()
+    return gpu_runtime.to_device(host_text(path), gpu_runtime.cuda()), reason
+
+
+def _cudf_read(
+    origin: Origin, row_N: np.ndarray, bytes_N: np.ndarray, hash_N2: np.ndarray
+) -> tuple[TextColumn | None, str | None]:
+    """The texts as cuDF reads them, or None and what is wrong with them."""
+    from gpu_curate import cudf_columns, gpu_runtime
+
+    if "." in origin.text_column:
+        return None, f"cuDF is not asked for nested columns ({origin.text_column})"
+    try:
+        series = (_cudf_parquet if origin.reader == "parquet" else _cudf_jsonl)(origin, row_N)
+        text = cudf_columns.text_column(series, gpu_runtime.cuda())
+    except _CUDF_ERRORS as e:
+        return None, f"cuDF: {type(e).__name__}: {' '.join(str(e).split())[:300]}"
+    if len(text) != len(row_N):
+        return None, f"cuDF reads {len(text)} texts where there are {len(row_N)}"
+    differs = _differences(text, hash_N2)
+    if len(differs) == 0:
+        return text, None
+    path, row = _place(origin, row_N, int(differs[0]))
+    return None, f"cuDF reads {len(differs)} of {len(row_N)} texts otherwise, first {path}, row {row}"
+
+
+def _cudf_parquet(origin: Origin, row_N: np.ndarray) -> Any:
+    """The text column of the row groups, of which only the documents are gathered, as a cudf.Series."""
+    import cudf
+
+    paths, groups, positions = [], [], []
+    total = 0
+    for path, rows in origin.files(row_N):
+        metadata = pq.read_metadata(path)
+        own, places = _row_groups(metadata, rows)
+        paths.append(path)
+        groups.append(own)
+        positions.append(places + total)
+        total += sum(metadata.row_group(g).num_rows for g in own)
+    # partitioning: a folder named key=value is no column. Other columns of the files may differ.
+    frame = cudf.read_parquet(
+        paths,
+        columns=[origin.text_column],
+        row_groups=groups,
+        dataset_kwargs={"partitioning": None},
+        allow_mismatched_pq_schemas=True,
+    )
+    series = frame[origin.text_column]
+    if len(series) != total:
+        raise InputError(f"{len(series)} rows where there are {total}")
+    return series if total == len(row_N) else series.take(np.concatenate(positions))
+
+
+def _cudf_jsonl(origin: Origin, row_N: np.ndarray) -> Any:
+    """The texts of the lines that hold a document, as a cudf.Series.
+
+    cuDF gets those lines and no other, so that neither blank lines, which are no rows to it, nor rejected ones move a row.
+    """
+    import cudf
+
+    lines = b"".join(_document_lines(split, rows) for split, rows in origin.rows(row_N))
+    frame = cudf.read_json(
+        io.BytesIO(lines),
+        engine="cudf",
+        lines=True,
+        compression=None,
+        dtype={origin.text_column: "str"},
+        prune_columns=True,
+        on_bad_lines="recover",
+    )
+    return frame[origin.text_column]
+
+
+def _document_lines(split: Split, row_N: np.ndarray) -> bytes:
+    """The lines of these rows, each with its LF. Raises: InputError: the file is shorter."""
+    with open(split.path, "rb") as f:
+        f.seek(split.start)
+        data = f.read(split.stop - split.start if split.stop >= 0 else -1)
+    if not data.endswith(b"\n"):
+        data += b"\n"
+    ends_L = np.flatnonzero(np.frombuffer(data, np.uint8) == 10) + 1
+    starts_L = np.concatenate([[0], ends_L[:-1]])
+    if split.start == 0 and data.startswith(_BOM):
+        starts_L[0] = len(_BOM)
+    line_N = row_N - split.first_row
+    if line_N[-1] >= len(ends_L):
+        raise InputError(f"{split.path} has {len(ends_L)} lines from byte {split.start} on")
+    cuts = np.flatnonzero(np.diff(line_N) != 1) + 1  # runs of neighbouring lines are one piece
+    view = memoryview(data)
+    runs = zip(starts_L[line_N[[0, *cuts]]].tolist(), ends_L[line_N[[*(cuts - 1), -1]]].tolist(), strict=True)
+    return b"".join([view[start:stop] for start, stop in runs])

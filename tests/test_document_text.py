@@ -1,0 +1,666 @@
+"""Documents by reference: the same documents, bytes and shards as with a copy, and nothing else is ever taken for them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import itertools
+import json
+import os
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpora import recipe, write_corpus
+from cudasim.device import download, install
+from cudasim.module import available
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_cudf_columns import strings
+
+from gpu_curate import config as configs
+from gpu_curate import cudf_columns, document_text, pipeline
+from gpu_curate.document_text import device_text, host_text, read_origin, without_effect
+from gpu_curate.errors import FatalError
+from gpu_curate.planning import make_plan
+from gpu_curate.report.samples import Library
+from gpu_curate.sources import Split
+from gpu_curate.stages import Context
+from gpu_curate.stages.documents import Documents
+from gpu_curate.storage import read_json
+from gpu_curate.tokenizer import train
+
+needs_compiler = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
+BOTH = ["parquet", "jsonl"]
+
+
+def parse(sources: list[dict], **run: Any) -> configs.Config:
+    data = {"sources": sources, "normalize": None, "tokenizer": {"path": "x"}}
+    return configs.parse({**data, "run": {"partition_bytes": 65536, "by_reference": BOTH, **run}})
+
+
+def read(folder: Path, sources: list[dict], **run: Any) -> Context:
+    """The documents box of some sources."""
+    config = parse(sources, **run)
+    context = Context(folder, config, {"documents": "documents", "rejects": "rejects"})
+    (folder / "documents").mkdir(parents=True)
+    stage = Documents()
+    for part, task in stage.plan(context).items():
+        stage.run(context, part, task)
+    stage.finish(context)
+    return context
+
+
+def paths(context: Context) -> list[Path]:
+    return [context.box("documents").path(part, ".parquet") for part in context.box("documents").parts()]
+
+
+def texts(path: Path, numbers: np.ndarray | None = None) -> list[bytes]:
+    text = host_text(path, numbers)
+    return [text.raw(i) for i in range(len(text))]
+
+
+def origin(path: Path) -> Any:
+    return read_origin(pq.read_schema(path))
+
+
+def assert_same_documents(copy: Context, reference: Context) -> list[Path]:
+    """Every partition, row and receipt of a run by reference is that of one that copies; returns those by reference."""
+    a, b = copy.box("documents"), reference.box("documents")
+    assert a.parts() == b.parts()
+    referring = []
+    for part in a.parts():
+        mine, other = a.path(part, ".parquet"), b.path(part, ".parquet")
+        columns = [c for c in pq.read_schema(mine).names if c != "text"]
+        assert pq.read_table(mine, columns=columns).equals(pq.read_table(other, columns=columns))
+        assert origin(mine) is None
+        whole = texts(other)
+        assert whole == [t.encode() for t in pq.read_table(mine, columns=["text"])["text"].to_pylist()]
+        some = np.arange(len(whole))[1::3]
+        assert texts(other, some) == texts(mine, some) == [whole[i] for i in some]
+        facts = ("documents", "bytes", "sources", "more", "rejected", "skipped")
+        assert [a.receipt(part).get(f) for f in facts] == [b.receipt(part).get(f) for f in facts]
+        referring += [other] if origin(other) else []
+    return referring
+
+
+# -------------------------------------------------------------------------------------------------------------- sources
+
+LONG = "Zürich, 漢字 \u2028 " * 400
+LINES = [
+    b'{"text": "one"}',
+    b"",
+    b'{"text": "cut',
+    b'{"text": "half \\ud83c end"}',
+    b'{"text": null}',
+    b"  \t",
+    b'{"text": ""}',
+    b'{"text": "first", "text": "second"}',
+    b'{"id": NaN, "text": "a \\"quoted\\"\\nline \\u00e9"}',
+    b'{"text": ["a"]}',
+    b"[1, 2]",
+    json.dumps({"text": LONG, "meta": {"body": "inner"}}, ensure_ascii=False).encode(),
+    b'{"text": "\xff"}',
+    b'{"other": 1}',
+]
+
+
+def jsonl(folder: Path) -> dict:
+    (folder / "j").mkdir()
+    (folder / "j" / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(LINES * 12))
+    (folder / "j" / "b.jsonl").write_bytes(b"\n\n")
+    (folder / "j" / "c.jsonl").write_bytes(b"\n".join(LINES[::-1]) + b"\n")
+    (folder / "j" / "d.jsonl").write_bytes(b"")
+    return {"name": "j", "type": "jsonl", "path": str(folder / "j")}
+
+
+def parquet(folder: Path, kind: pa.DataType | None = None) -> dict:
+    kind = kind or pa.large_string()
+    values = [f"row {i} " + LONG[: i % 1999] for i in range(60)] + [""]
+    given = [v if i % 5 else None for i, v in enumerate(values)]
+    if kind == pa.binary():
+        given = [b"\xff\xfe" if i == 8 else v and v.encode() for i, v in enumerate(given)]
+    for name, part in (("a", given), ("b", given[::-1]), ("c", [])):
+        array = (
+            pa.array(part, pa.string()).dictionary_encode() if pa.types.is_dictionary(kind) else pa.array(part, kind)
+        )
+        table = pa.table({"n": pa.array(range(len(part)), pa.int32()), "text": array})
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=7, data_page_size=1024)
+    return {"name": "p", "type": "parquet", "path": str(folder / "*.parquet"), "keep_columns": ["n"]}
+
+
+@pytest.mark.parametrize("partition_bytes", [65536, 150_000])
+@pytest.mark.parametrize("limits", [{}, {"max_documents": 31}, {"max_bytes": 90_000}], ids=str)
+def test_jsonl_with_rejects_blank_lines_and_several_files(tmp_path, partition_bytes, limits):
+    source = {**jsonl(tmp_path), **limits}
+    runs = [
+        read(tmp_path / str(i), [source], partition_bytes=partition_bytes, by_reference=r)
+        for i, r in enumerate(([], BOTH))
+    ]
+    assert len(assert_same_documents(*runs)) == len(paths(runs[1])) > 0
+
+
+@pytest.mark.parametrize("partition_bytes", [65536, 150_000])
+@pytest.mark.parametrize(
+    "options", [{}, {"max_documents": 31}, {"row_groups": {"every": 3, "offset": 1}}, {"max_bytes": 5000}], ids=str
+)
+def test_parquet_with_rejects_samples_and_several_files(tmp_path, partition_bytes, options):
+    source = {**parquet(tmp_path), **options}
+    runs = [
+        read(tmp_path / str(i), [source], partition_bytes=partition_bytes, by_reference=r)
+        for i, r in enumerate(([], BOTH))
+    ]
+    assert len(assert_same_documents(*runs)) == len(paths(runs[1])) > 0
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int32(), pa.string())],
+    ids=str,
+)
+def test_every_type_of_column_that_the_reader_takes(tmp_path, kind):
+    source = parquet(tmp_path, kind)
+    assert assert_same_documents(*(read(tmp_path / str(i), [source], by_reference=r) for i, r in enumerate(([], BOTH))))
+
+
+def test_nested_columns_and_keys(tmp_path):
+    table = pa.table({"a": [{"b": "x", "c": 1}, None, {"b": "yé", "c": 2}]})
+    pq.write_table(table, tmp_path / "n.parquet")
+    (tmp_path / "n.jsonl").write_text('{"a": {"b": "x"}}\n{"a.b": "whole"}\n{"a": 1}\n')
+    sources = [
+        {"name": t, "type": t, "path": str(tmp_path / f"n.{t}"), "text_column": "a.b"} for t in ("parquet", "jsonl")
+    ]
+    runs = [read(tmp_path / str(i), sources, by_reference=r) for i, r in enumerate(([], BOTH))]
+    assert len(assert_same_documents(*runs)) == 2
+
+
+def test_more_text_than_a_partition_goes_on_in_the_next(tmp_path):
+    """A column of few different texts is small in the file: one split gives several partitions."""
+    table = pa.table({"text": [f"{i % 3} " + "abcdefghi " * 900 for i in range(64)]})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=16)
+    source = {"name": "p", "type": "parquet", "path": str(tmp_path / "t.parquet")}
+    runs = [read(tmp_path / str(i), [source], by_reference=r) for i, r in enumerate(([], BOTH))]
+    referring = assert_same_documents(*runs)
+    assert len(referring) == len(paths(runs[1])) > 4
+    assert any("-" in path.stem.removeprefix("part-") for path in referring)
+
+
+def test_only_the_row_groups_of_the_documents_are_read(tmp_path, monkeypatch):
+    context = read(tmp_path / "r", [parquet(tmp_path)])
+    asked = []
+    real = pq.ParquetFile.iter_batches
+    monkeypatch.setattr(
+        pq.ParquetFile, "iter_batches", lambda f, n, groups, **o: asked.append(groups) or real(f, n, groups, **o)
+    )
+    path = paths(context)[0]
+    rows = pq.read_table(path)["row"].to_numpy()
+    host_text(path, np.flatnonzero(rows == 16)[:1])
+    assert asked == [[2]]  # rows 14 to 20
+
+
+def test_a_partition_by_reference_holds_no_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a needle in it"}\n')
+    context = read(tmp_path / "r", [{"name": "j", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}])
+    (path,) = paths(context)
+    assert b"needle" not in path.read_bytes()
+    assert pq.read_schema(path).field("text").type == document_text.TYPE
+    assert pq.read_table(path)["text"].to_pylist()[0]["bytes"] == 14
+
+
+@pytest.mark.parametrize(
+    ("keys", "name"),
+    [
+        ({"normalize": {}}, "a.jsonl"),
+        ({"pii": {"email": "replace"}}, "a.jsonl"),
+        ({"run": {"by_reference": ["parquet"]}}, "a.jsonl"),
+        ({"run": {}}, "a.jsonl"),
+        ({}, "a.jsonl.gz"),
+    ],
+)
+def test_what_changes_or_cannot_be_read_again_is_copied(tmp_path, keys, name):
+    data = b'{"text": "tess@example.org wrote"}\n'
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    source = {"name": "j", "type": "jsonl", "path": str(tmp_path / name)}
+    data = {"sources": [source], "normalize": None, "tokenizer": {"path": "x"}, "run": {"by_reference": BOTH}, **keys}
+    context = Context(tmp_path / "r", configs.parse(data), {"documents": "documents"})
+    (tmp_path / "r" / "documents").mkdir(parents=True)
+    for part, task in Documents().plan(context).items():
+        Documents().run(context, part, task)
+    (path,) = paths(context)
+    assert origin(path) is None
+    assert len(texts(path)) == 1
+
+
+def test_counting_personal_data_changes_nothing(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "tess@example.org wrote"}\n')
+    source = {"name": "j", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}
+    config = configs.parse({**parse([source]).model_dump(), "pii": {"email": "count"}})
+    context = Context(tmp_path / "r", config, {"documents": "documents"})
+    (tmp_path / "r" / "documents").mkdir(parents=True)
+    for part, task in Documents().plan(context).items():
+        Documents().run(context, part, task)
+    (path,) = paths(context)
+    assert origin(path)
+    assert texts(path) == [b"tess@example.org wrote"]
+
+
+def test_row_groups_longer_than_a_partition_are_copied_once(tmp_path):
+    rng = np.random.default_rng(3)
+    words = ["".join(map(chr, rng.integers(97, 123, 2000))) for _ in range(80)]
+    pq.write_table(pa.table({"text": words}), tmp_path / "t.parquet")
+    context = read(tmp_path / "r", [{"name": "p", "type": "parquet", "path": str(tmp_path / "t.parquet")}])
+    assert [origin(p) for p in paths(context)] == [None] * 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([b"", b"a", b"{}\r", b" ", b'{"text": "x"}', b"\xff\x00"]), min_size=1, max_size=30),
+    st.booleans(),
+    st.booleans(),
+    st.data(),
+)
+def test_document_lines_are_those_of_the_rows(tmp_path_factory, lines, bom, ends, data):
+    path = tmp_path_factory.getbasetemp() / "lines"
+    path.write_bytes((b"\xef\xbb\xbf" if bom else b"") + b"\n".join(lines) + (b"\n" if ends else b""))
+    rows = sorted(data.draw(st.sets(st.integers(0, len(lines) - 1), min_size=1)))
+    last = len(lines) - 1
+    if rows[-1] == last and not lines[last] and not ends and not (bom and last == 0):
+        return  # nothing follows the last LF: that is no line
+    got = document_text._document_lines(Split(str(path), 0, -1, 0, 0), np.array(rows))
+    assert got == b"".join(lines[r] + b"\n" for r in rows)
+
+
+# -------------------------------------------------------------------------------------------------------- what changed
+
+
+def rewrite_parquet(path: Path) -> None:
+    table = pq.read_table(path)
+    values = table["text"].to_pylist()
+    values[12] = values[12].upper()
+    pq.write_table(table.set_column(1, "text", pa.array(values, pa.large_string())), path, row_group_size=7)
+
+
+def shorten_parquet(path: Path) -> None:
+    pq.write_table(pq.read_table(path).slice(0, 40), path, row_group_size=7)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (rewrite_parquet, "a.parquet: row 12 .*another text"),
+        (shorten_parquet, "a.parquet: row 1 .*the file has 40 rows"),
+        (lambda p: p.write_bytes(p.read_bytes()[:-100]), "a.parquet: row 1 "),
+        (Path.unlink, "a.parquet: row 1 .*No such file"),
+    ],
+)
+def test_a_parquet_source_that_changed_is_named(tmp_path, change, where):
+    context = read(tmp_path / "r", [parquet(tmp_path)])
+    path = paths(context)[0]
+    assert texts(path)
+    change(tmp_path / "a.parquet")
+    with pytest.raises(FatalError, match=where) as e:
+        host_text(path)
+    assert "run.by_reference: []" in e.value.hint
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        (b'"one"', b'"two"', "a.jsonl: row 0 .*another text"),
+        (b'"one"', b'"eleven"', "a.jsonl: row 0 .*another length"),
+        (b'{"text": "one"}\r\n', b"\r\n", "a.jsonl: row 0 .*another|row 0 .*no text"),
+        (b'{"text": ""}', b'{"tixt": ""}', "a.jsonl: row 6 .*no text"),
+    ],
+)
+def test_a_jsonl_source_that_changed_is_named(tmp_path, old, new, where):
+    source = jsonl(tmp_path)
+    context = read(tmp_path / "r", [source], partition_bytes=1 << 20)
+    (path,) = paths(context)
+    file = tmp_path / "j" / "a.jsonl"
+    file.write_bytes(file.read_bytes().replace(old, new, 1))
+    with pytest.raises(FatalError, match=where):
+        host_text(path)
+
+
+# ----------------------------------------------------------------------------------------------------------- whole runs
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    write_corpus(folder / "corpus", documents=120)
+    notes = [p.read_text() for p in sorted((folder / "corpus" / "notes").iterdir())]
+    train(notes, 500, "<|endoftext|>", folder / "tokenizer.json")
+    items = [{"question": " ".join(notes[0].split()[:20])}, {"question": "not in the corpus at all " * 4}]
+    (folder / "bench.jsonl").write_text("".join(json.dumps(i) + "\n" for i in items))
+    older = pq.read_table(folder / "corpus" / "a.parquet")["text"].to_pylist()[:3]
+    (folder / "older.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in older))
+    return folder
+
+
+def everything(inputs: Path, **run: Any) -> configs.Config:
+    data = recipe(
+        inputs / "corpus",
+        inputs,
+        normalize=None,
+        references=[
+            {
+                "name": "bench",
+                "path": str(inputs / "bench.jsonl"),
+                "text_fields": ["question"],
+                "action": "decontaminate",
+            },
+            {"name": "older", "path": str(inputs / "older.jsonl"), "action": "dedup_against"},
+        ],
+        quality={"gopher_repetition": "on", "fineweb": "on"},
+        dedup={"exact": "compare", "fuzzy": {"verify": "exact", "threshold": 0.6}},
+        run={"engine": "inline", "partition_bytes": 65536, "by_reference": BOTH, **run},
+    )
+    return configs.parse({**data, "tokenizer": {"train": {"vocab_size": 400, "max_bytes": 20000}}})
+
+
+def contents(run: Path) -> dict[str, object]:
+    """Every box after documents, file by file."""
+    places = read_json(run / "run.json")["folders"]
+    held: dict[str, object] = {}
+    for box in ("scores", "signatures", "contamination", "duplicates", "decisions", "tokens", "shards", "tokenizer"):
+        for file in sorted((run / places[box]).glob("[!.]*")):
+            if file.is_file() and file.name not in ("manifest.json", "encoder.json"):
+                held[f"{box}/{file.name}"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return held
+
+
+@pytest.fixture(scope="module")
+def copied(inputs, tmp_path_factory):
+    run = tmp_path_factory.mktemp("copied") / "r"
+    pipeline.execute(everything(inputs, by_reference=[]), run)
+    return run
+
+
+def test_a_run_by_reference_writes_what_one_with_a_copy_writes(inputs, copied, tmp_path):
+    outcome = pipeline.execute(everything(inputs), tmp_path / "r")
+    assert contents(tmp_path / "r") == contents(copied)
+    assert {bool(origin(p)) for p in paths(outcome.context)} == {True, False}  # .gz and text files are copied
+    reports = [read_json(r / "report" / "report.json") for r in (copied, tmp_path / "r")]
+    assert len({json.dumps([r[k] for k in ("documents", "tokens", "bytes", "splits", "text")]) for r in reports}) == 1
+    before = Context(copied, outcome.context.config, read_json(copied / "run.json")["folders"])
+    ids = np.concatenate([pq.read_table(p)["doc_id"].to_numpy() for p in paths(before)])
+    assert Library(outcome.context).read(ids) == Library(before).read(ids)
+    assert len(Library(before).read(ids)) == len(ids)
+
+
+def test_partition_size_changes_no_shard(inputs, copied, tmp_path):
+    pipeline.execute(everything(inputs, partition_bytes=1 << 20), tmp_path / "r")
+    other, mine = contents(copied), contents(tmp_path / "r")
+    assert {k: v for k, v in mine.items() if k.startswith("shards/")} == {
+        k: v for k, v in other.items() if k.startswith("shards/")
+    }
+
+
+def test_switching_makes_boxes_of_its_own_and_the_same_shards(inputs, tmp_path):
+    run = tmp_path / "r"
+    pipeline.execute(everything(inputs, by_reference=[]), run)
+    first = contents(run)
+    pipeline.execute(everything(inputs), run)
+    assert read_json(run / "run.json")["folders"]["documents"] != "documents"
+    assert contents(run) == first
+
+
+def test_a_source_that_changed_behind_its_date_stops_the_run(inputs, tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_bytes((inputs / "corpus" / "b.jsonl").read_bytes())
+    source = {"name": "j", "type": "jsonl", "path": str(file)}
+    data = {"sources": [source], "normalize": None, "tokenizer": {"path": str(inputs / "tokenizer.json")}}
+    config = configs.parse({**data, "run": {"engine": "inline", "by_reference": ["jsonl"]}})
+    pipeline.execute(config, tmp_path / "r")
+    stat = file.stat()
+    file.write_bytes(file.read_bytes().replace(b"e", b"o"))
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    (tmp_path / "r" / "signatures" / ".receipts" / "part-000000.json").unlink()
+    with pytest.raises(FatalError, match=r"a\.jsonl: row \d+ is not what documents/ was made from"):
+        pipeline.execute(config, tmp_path / "r")
+
+
+# ------------------------------------------------------------------------------------------------------- what is said
+
+
+def test_what_has_no_effect_is_warned_of_by_name(inputs, tmp_path):
+    sources = [{"name": "p", "type": "parquet", "path": str(inputs / "corpus" / "a.parquet")}]
+    data = {"sources": sources, "tokenizer": {"path": str(inputs / "tokenizer.json")}}
+    assert without_effect(configs.parse(data)) == []  # a default promises nothing
+    told = without_effect(configs.parse({**data, "run": {"by_reference": ["parquet"]}}))
+    assert told == ["run.by_reference: parquet has no effect: `normalize` changes texts (null: off)"]
+    off = {**data, "normalize": None}
+    told = without_effect(configs.parse({**off, "run": {"by_reference": BOTH}}))
+    assert told == ["run.by_reference: jsonl has no effect: no source is of that type"]
+    scrubbed = configs.parse(
+        {**off, "pii": {"ip": "replace"}, "run": {"engine": "inline", "by_reference": ["parquet"]}}
+    )
+    told = ["run.by_reference: parquet has no effect: `pii` replaces parts of texts"]
+    assert make_plan(scrubbed, tmp_path / "r")["warnings"] == told
+    assert pipeline.execute(scrubbed, tmp_path / "r").warnings == told
+
+
+def test_plan_counts_no_copy_and_says_what_is_by_reference(inputs, tmp_path):
+    plans = [make_plan(everything(inputs, by_reference=r), tmp_path / "r") for r in ([], BOTH)]
+    by_name = {s["name"]: s for s in plans[1]["sources"]}
+    assert by_name["pq"]["by_reference_bytes"] == by_name["pq"]["text_bytes"] > 0
+    assert by_name["tx"]["by_reference_bytes"] == 0
+    referred = sum(s["by_reference_bytes"] for s in plans[1]["sources"])
+    assert plans[0]["disk_bytes"] - plans[1]["disk_bytes"] == pytest.approx(referred / 2, abs=1)
+    assert all(s["by_reference_bytes"] == 0 for s in plans[0]["sources"])
+
+
+# --------------------------------------------------------------------------------------------- on a device, through cuDF
+
+
+class Series:
+    """The part of cudf.Series that is called, with the same meaning."""
+
+    def __init__(self, values: list[bytes | None]):
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, indices: np.ndarray) -> Series:
+        return Series([self.values[i] for i in indices])
+
+    def to_pylibcudf(self) -> tuple[Any, dict]:
+        return strings([v or b"" for v in self.values], nulls=sum(v is None for v in self.values)), {}
+
+
+class Frame:
+    """The part of cudf.DataFrame that is called."""
+
+    def __init__(self, table: pa.Table):
+        self.table, self.columns = table, table.column_names
+
+    def __getitem__(self, name: str) -> Series:
+        return Series(self.table[name].cast(pa.large_binary()).to_pylist())
+
+
+class StandIn(types.ModuleType):
+    """cuDF's readers over host memory, by pyarrow and json; `fault` changes what they read."""
+
+    __version__ = "stand-in"
+
+    def __init__(self, fault: Any = None):
+        super().__init__("cudf")
+        self.fault = fault or (lambda values: values)
+        self.calls: list[str] = []
+
+    def get_option(self, name: str) -> bool:
+        return {"spill": False}[name]
+
+    def read_parquet(
+        self,
+        paths: list[str] | str,
+        *,
+        columns: list[str],
+        row_groups: list[list[int]] | None,
+        dataset_kwargs: dict | None = None,
+        allow_mismatched_pq_schemas: bool = False,
+    ) -> Any:
+        (column,) = columns
+        if isinstance(paths, str):  # the column of a partition that has one
+            assert row_groups is None
+            return Frame(pq.read_table(paths, columns=columns))
+        assert dataset_kwargs == {"partitioning": None}
+        assert allow_mismatched_pq_schemas
+        self.calls.append("parquet")
+        values: list[bytes | None] = []
+        for path, groups in zip(paths, row_groups, strict=True):
+            assert groups
+            array = pq.ParquetFile(path).read_row_groups(groups, columns=columns)[column].combine_chunks()
+            values += array.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
+        return {column: Series(self.fault(values))}
+
+    def read_json(
+        self,
+        source: io.BytesIO,
+        *,
+        engine: str,
+        lines: bool,
+        compression: None,
+        dtype: dict[str, str],
+        prune_columns: bool,
+        on_bad_lines: str,
+    ) -> dict[str, Series]:
+        assert (engine, lines, prune_columns, on_bad_lines) == ("cudf", True, True, "recover")
+        self.calls.append("jsonl")
+        ((column, kind),) = dtype.items()
+        assert kind == "str"
+        values = [json.loads(line)[column] for line in source.read().split(b"\n") if line.strip()]
+        return {column: Series(self.fault([v.encode("utf-8", "replace") for v in values]))}
+
+
+def put(monkeypatch: Any, fault: Any = None) -> StandIn:
+    """An emulated device, and the stand-in for cuDF."""
+    install(monkeypatch)
+    cudf = StandIn(fault)
+    monkeypatch.setitem(sys.modules, "cudf", cudf)
+    monkeypatch.setattr(cudf_columns, "device_reader", lambda: ("cudf", "stand-in"))
+    return cudf
+
+
+def on_device(path: Path) -> tuple[list[bytes], str | None]:
+    text, reason = device_text(path)
+    assert text.on_gpu
+    chars, offsets = download((text.chars, text.offsets))
+    return [chars[a:b].tobytes() for a, b in itertools.pairwise(offsets)], reason
+
+
+CLEAN = [line for line in LINES if b"ud83c" not in line]  # json.dumps of a lone surrogate: the readers differ there
+
+
+@needs_compiler
+def test_cudf_reads_the_rows_that_are_documents(tmp_path, monkeypatch):
+    (tmp_path / "p").mkdir()
+    monkeypatch.setattr(sys.modules[__name__], "LINES", CLEAN)
+    context = read(tmp_path / "r", [jsonl(tmp_path), parquet(tmp_path)])
+    cudf = put(monkeypatch)
+    for path in paths(context):
+        assert on_device(path) == (texts(path), None)
+    assert {"parquet", "jsonl"} == set(cudf.calls)
+
+
+def garble(values: list[bytes | None]) -> list[bytes | None]:
+    return [(b"\xc3" if i == 3 else v) for i, v in enumerate(values)]
+
+
+def swap(values: list[bytes | None]) -> list[bytes | None]:
+    return [values[1], values[0], *values[2:]]
+
+
+def fail(values: list[bytes | None]) -> list[bytes | None]:
+    raise RuntimeError("CUDF failure at: json/nested_json_gpu.cu:1: Parser encountered an\n invalid format")
+
+
+FAULTS = [
+    (garble, r"cuDF reads \d+ of \d+ texts otherwise, first .*, row \d+"),
+    (swap, r"cuDF reads 2 of \d+ texts otherwise"),
+    (lambda values: values[:-1], r"cuDF reads \d+ texts where there are \d+|\d+ rows where there are \d+"),
+    (lambda values: [*values, b"x"], r"cuDF reads \d+ texts where there are \d+|\d+ rows where there are \d+"),
+    (lambda values: [None, *values[1:]], "InputError: text has 1 nulls"),
+    (fail, "cuDF: RuntimeError: CUDF failure at.* Parser encountered an invalid format"),
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("fault", "why"), FAULTS)
+def test_whatever_cudf_reads_otherwise_is_read_by_the_cpu(tmp_path, monkeypatch, fault, why):
+    (tmp_path / "p.jsonl").write_bytes(b"\n".join(CLEAN))
+    table = pa.table({"text": [f"text {i}" for i in range(9)]})
+    pq.write_table(table, tmp_path / "p.parquet", row_group_size=4)
+    sources = [{"name": t, "type": t, "path": str(tmp_path / f"p.{t}")} for t in BOTH]
+    context = read(tmp_path / "r", sources)
+    put(monkeypatch, fault)
+    for path in paths(context):
+        found, reason = on_device(path)
+        assert found == texts(path)
+        assert re.search(why, reason)
+
+
+@needs_compiler
+def test_a_lone_surrogate_that_cudf_takes_otherwise(tmp_path, monkeypatch):
+    (tmp_path / "p.jsonl").write_bytes(b"\n".join(LINES[:4]))
+    context = read(tmp_path / "r", [{"name": "j", "type": "jsonl", "path": str(tmp_path / "p.jsonl")}])
+    put(monkeypatch)
+    (path,) = paths(context)
+    found, reason = on_device(path)
+    assert found == [b"one", "half � end".encode()]
+    assert reason.startswith("cuDF reads 1 of 2 texts otherwise, first ")
+    assert reason.endswith("p.jsonl, row 3")
+
+
+@needs_compiler
+def test_without_cudf_the_host_reads_and_nothing_is_said(tmp_path, monkeypatch):
+    context = read(tmp_path / "r", [parquet(tmp_path)])
+    install(monkeypatch)
+    for path in paths(context):
+        assert on_device(path) == (texts(path), None)
+
+
+@needs_compiler
+def test_an_empty_partition_by_reference(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_bytes(b"\n\n")
+    context = read(tmp_path / "r", [{"name": "j", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}])
+    put(monkeypatch)
+    (path,) = paths(context)
+    assert origin(path).extents == []
+    assert texts(path) == []
+    assert on_device(path) == ([], None)
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", [None, garble, fail], ids=["as it should", "garbled", "error"])
+def test_a_run_through_cudf_writes_what_the_cpu_writes(inputs, copied, tmp_path, monkeypatch, fault):
+    config = everything(inputs, backend="gpu")
+    put(monkeypatch, fault)
+    outcome = pipeline.execute(config, tmp_path / "r")
+    assert contents(tmp_path / "r") == contents(copied)
+    steps = {s["name"]: s["backend"] for s in read_json(tmp_path / "r" / "report" / "report.json")["steps"]}
+    said = [w for w in outcome.warnings if "the CPU reads it" in w]
+    for step in ("scores", "signatures", "contamination"):
+        assert ("text read by the CPU" in steps[step]) == (fault is not None), steps[step]
+    assert bool(said) == (fault is not None)
+
+
+@needs_compiler
+def test_a_device_too_small_for_the_column_gets_halves(inputs, copied, tmp_path, monkeypatch):
+    def full(values: list[bytes | None]) -> list[bytes | None]:
+        raise MemoryError("std::bad_alloc: out_of_memory: CUDA error")
+
+    config = everything(inputs, backend="gpu")
+    put(monkeypatch, full)
+    outcome = pipeline.execute(config, tmp_path / "r")
+    assert contents(tmp_path / "r") == contents(copied)
+    assert not [w for w in outcome.warnings if "the CPU reads it" in w]
