@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import inspect
+import io
+import json
 
 import cudf
 import cupy
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pylibcudf
 import pytest
 from cudasim.device import XP_FUNCTIONS, DeviceArray, EmulatedCuPy, download, emulated
@@ -17,9 +22,11 @@ from pylibcudf.gpumemoryview import gpumemoryview
 from gpu_curate import gpu_runtime
 from gpu_curate.cudf_columns import text_column
 from gpu_curate.document import TextColumn, is_cupy
+from gpu_curate.document_text import _CUDF_ERRORS, Extent, Origin, _cudf_jsonl, _cudf_parquet
 from gpu_curate.errors import DeviceError, InputError
 from gpu_curate.gpu_runtime import Device
 from gpu_curate.ops.words import cpu, gpu
+from gpu_curate.sources import Split
 
 TEXTS = [b"skipped", b"The quick brown fox", b"", "naïve 你好 café".encode(), b"a b c"]
 
@@ -109,6 +116,29 @@ def test_series_to_kernels():
     ("function", "args", "options"),
     [
         (cudf.read_parquet, ("part.parquet",), {"columns": ["text"], "row_groups": [[0]]}),
+        (
+            cudf.read_parquet,
+            (["a.parquet", "b.parquet"],),
+            {
+                "columns": ["text"],
+                "row_groups": [[0], [1, 2]],
+                "dataset_kwargs": {"partitioning": None},
+                "allow_mismatched_pq_schemas": True,
+            },
+        ),
+        (
+            cudf.read_json,
+            (io.BytesIO(),),
+            {
+                "engine": "cudf",
+                "lines": True,
+                "compression": None,
+                "dtype": {"text": "str"},
+                "prune_columns": True,
+                "on_bad_lines": "recover",
+            },
+        ),
+        (cudf.Series.take, (None, np.zeros(1, np.int64)), {}),
         (cudf.Series.to_pylibcudf, (None,), {}),
         (cudf.get_option, ("spill",), {}),
         (cupy.cumsum, (None,), {"dtype": np.int64, "out": None}),
@@ -129,6 +159,63 @@ def test_series_to_kernels():
 )
 def test_signature_takes_our_call(function, args, options):
     inspect.signature(function).bind(*args, **options)
+
+
+class Asked(Exception):
+    """What libcudf would have been asked to do."""
+
+
+def asked(monkeypatch, module, name):
+    """Stop at `module.name`, and give its arguments."""
+
+    def stop(*args, **options):
+        raise Asked(args, options)
+
+    monkeypatch.setattr(module, name, stop)
+
+
+def origin(reader, path, *splits):
+    return Origin(reader, "text", [Extent(Split(str(path), *s), n) for s, n in splits])
+
+
+def test_json_lines_reach_libcudf_as_one_column_of_strings(tmp_path, monkeypatch):
+    """Only the lines of the documents, one column, recovery from bad lines; up to the call that needs a driver."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + b"\n".join(json.dumps({"text": f"t{i}", "n": i}).encode() for i in range(4)))
+    asked(monkeypatch, pylibcudf.io.json, "_setup_json_reader_options")
+    with pytest.raises(Asked) as e:
+        _cudf_jsonl(origin("jsonl", path, ((0, -1, 0, 0), 3)), np.array([0, 2, 3]))
+    (_, dtypes, compression, lines), options = e.value.args
+    assert [(name, kind.id(), children) for name, kind, children in dtypes] == [("text", pylibcudf.TypeId.STRING, [])]
+    assert (compression, lines) == (pylibcudf.io.types.CompressionType.NONE, True)
+    assert options["prune_columns"] is True
+    assert options["recovery_mode"] == pylibcudf.io.types.JSONRecoveryMode.RECOVER_WITH_NULL
+    assert (options["byte_range_offset"], options["byte_range_size"]) == (0, 0)
+
+
+def test_row_groups_reach_libcudf_in_order(tmp_path, monkeypatch):
+    """In a folder that looks like a Hive partition too: no column is made of its name."""
+    folder = tmp_path / "text=hive"
+    folder.mkdir()
+    for name in "ab":
+        table = pa.table({"text": [f"{name}{i}" for i in range(9)], name: range(9)})
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=2)
+    places = [Extent(Split(str(folder / f"{n}.parquet"), 0, 5, 0, 0), 2) for n in "ba"]
+    asked(monkeypatch, cudf.io.parquet, "_read_parquet")
+    with pytest.raises(Asked) as e:
+        _cudf_parquet(Origin("parquet", "text", places), np.array([1, 8, 4, 5]))
+    args, options = e.value.args
+    assert args[0] == [str(folder / "b.parquet"), str(folder / "a.parquet")]
+    assert options["columns"] == ["text"]
+    assert options["row_groups"] == [[0, 4], [2]]
+    assert options["allow_mismatched_pq_schemas"] is True
+
+
+def test_libcudf_errors_are_read_by_the_host():
+    """Its exceptions come as these, so that a parser's complaint never ends a run; what is out of memory is told apart."""
+    for name in ("ValueError", "RuntimeError", "TypeError", "OverflowError", "IndexError", "OSError"):
+        assert issubclass(getattr(builtins, name), _CUDF_ERRORS)
+    assert not issubclass(MemoryError, _CUDF_ERRORS)
 
 
 @pytest.mark.parametrize("name", sorted(XP_FUNCTIONS))
