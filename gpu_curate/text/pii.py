@@ -98,16 +98,15 @@ class PiiScanner:
         except UnicodeEncodeError:
             raws = [text.encode("utf-8", "surrogatepass") for text in texts]
         sizes = list(map(len, raws))
-        # No pattern matches a line end or minds one beside it: texts between line ends are as good as alone.
-        buffer = bytearray(b"\n").join(
-            [b"\n" * (_MARGIN - 1), *raws, b"\n" * (_MARGIN + -(sum(sizes) + len(sizes)) % 8)]
-        )
+        # Two line ends after each text: no pattern matches one or looks past two, so that the texts are as good as alone.
+        filled = sum(sizes) + 2 * len(sizes)
+        buffer = bytearray(b"\n\n").join([b"\n" * (_MARGIN - 2), *raws, b"\n" * (_MARGIN + -filled % 8)])
         spans: dict[int, list[Span]] = {}
         found = self._find(buffer)
         if not found:
             return Scrubbed(texts, sizes, spans)
         texts = list(texts)
-        starts = list(accumulate(sizes, lambda start, size: start + size + 1, initial=_MARGIN))
+        starts = list(accumulate(sizes, lambda start, size: start + size + 2, initial=_MARGIN))
         for index, group in groupby(found, lambda span: bisect_right(starts, span[0]) - 1):
             first = starts[index]
             own = [(start - first, stop - first, kind) for start, stop, kind in group]
@@ -533,6 +532,8 @@ def _may_be_called(raw, start):
             raw[i - 1] == 32 or raw[i - 1] == 58 or raw[i - 1] == 46 or raw[i - 1] == 35 or raw[i - 1] == 9
         ):
             i -= 1
+        if i > low and raw[i - 1] == 10:
+            i -= 1
         first = last = U64(0)
         size = 0
         while i > low and size <= 16 and _is_letter(raw[i - 1]):
@@ -895,11 +896,11 @@ def _is_labelled(number: bytes) -> bool:
 
 # -------------------------------------------------------------------------------------------------------------- common
 
-_LAST_WORD = re.compile(rb"(?<![A-Za-z\x80-\xff])[A-Za-z\x80-\xff]+$")
+_LAST_WORD = re.compile(rb"(?<![A-Za-z\x80-\xff])[A-Za-z\x80-\xff]+(?=\n?\Z)")
 
 
 def _word_before(text: bytes, skipped: bytes, between: frozenset[bytes]) -> bytes:
-    """The last word of `text` in lower case, behind the bytes `skipped` and up to three words `between`."""
+    """The last word of `text` in lower case, behind the bytes `skipped`, a line end and up to three words `between`."""
     head = text.rstrip(skipped)
     for _ in range(4):
         word = _LAST_WORD.search(head, max(0, len(head) - 16))

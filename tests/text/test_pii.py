@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import re
 import time
 
+import numpy as np
+import orjson
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_curate.config import Pii
+from gpu_curate.text import pii
 from gpu_curate.text.pii import PLACEHOLDERS, PiiScanner, Span, shape
 
 pytest.importorskip("phonenumbers", reason="needs phonenumbers (the extra `pii`)")
@@ -100,6 +104,7 @@ def test_what_only_looks_like_an_address_stays(text):
         ("TELEPHONE NO. 86-23-63888888", ["86-23-63888888"]),
         ("Tél. 01 23 45 67 89", ["01 23 45 67 89"]),
         ("Fax 0871 527 8800Whether", ["0871 527 8800"]),
+        ("Phone\n0871 527 8800", ["0871 527 8800"]),
     ],
 )
 def test_phone_numbers_are_found(text, expected):
@@ -180,7 +185,7 @@ PIECES = [
     *PLACEHOLDERS.values(), "a@b.org", "8.8.8.8", "1.2.3.4", "203.0.113.7", "10.0.0.1", "2001:db8::1", "::", "+1-555-0142",
     "(212) 555-0199", "415-555-0142", "4111 1111 1111 1111", "4111111111111111", "DE89370400440532013000",
     "DE89 3704 0044 0532 0130 00", "Tel", "phone ", "version ", "section ", "address ", " and ", ", ", " / ", " ", "-", ".", "@",
-    "+", ":", "(", ")", "'", "%", "/", "\n", "v", "x", "1", "2024", "555", "é", "日本", "b.org", "foo", "<", ">", "ABCD" * 17,
+    "+", ":", "(", ")", "(719-440-1050)", "MT84MALT011000012345MTLCAST001S", "Mobile: ", "is", "0", "'", "%", "/", "\n", "v", "x", "1", "2024", "555", "é", "日本", "b.org", "foo", "<", ">", "ABCD" * 17,
 ]  # fmt: skip
 
 
@@ -203,6 +208,115 @@ def test_scrubbing_twice_is_scrubbing_once(text):
         last = s.stop
     assert "".join([*rebuilt, text[last:]]) == scrubbed
     assert COUNT.scrub(text) == (text, counts, spans)
+
+
+# A mapped address glued to a number is none until the number is taken out, so that scrubbing twice is not for these.
+GLUED = [*PIECES, "::ffff:8.8.8.8", ":ffff:203.0.113.7", "tel\n", "\nfax\n", "no.\n"]
+
+
+def plain_candidates(raw, emails, numbers, ip):
+    """`_candidates` with one pattern a kind over all of the text."""
+    text = raw.tobytes()
+    rows = [(pii._AT, m.start(), m.end()) for m in re.finditer(rb"@", text) if emails]
+    if numbers:
+        rows += [(pii._IBAN_START, m.start(), m.start() + 4) for m in re.finditer(rb"(?=[A-Z]{2}\d\d)", text)]
+        for m in re.finditer(rb"\d(?:[ \-./()]{0,3}\d)*", text):
+            digits = [i for i in range(*m.span()) if text[i : i + 1].isdigit()]
+            if any(last - first < 17 for first, last in zip(digits, digits[6:], strict=False)):
+                rows.append((pii._RUN, *m.span()))
+    if ip:
+        quads = re.finditer(rb"(?<!\d)(?=(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}))", text)
+        rows += [(pii._QUAD, *m.span(1)) for m in quads]
+        rows += [
+            (pii._V6_START, m.start(), m.start() + 3) for m in re.finditer(rb"(?=[23][0-9A-Fa-f]{3}:|::[fF])", text)
+        ]
+    return np.array(sorted(rows, key=lambda row: row[1:]), np.int64).reshape(-1, 3)
+
+
+def plain_worthy(raw, rows, kind):
+    """`_worthy` without any condition on what the candidates say."""
+    wanted = [(pii._AT,), (pii._IBAN_START,), (pii._RUN,), (pii._QUAD, pii._V6_START), (pii._RUN,)][kind]
+    return np.isin(rows[:, 0], wanted)
+
+
+def plain_scrub(text):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pii, "_candidates", plain_candidates)
+        patch.setattr(pii, "_worthy", plain_worthy)
+        return ALL.scrub(text)
+
+
+@example("Tel\n8.8.8.88.8.8.8", 0)
+@example("Tel number\n555 123 4567", 0)
+@example("(719-440-1050)", 0)
+@given(st.lists(st.sampled_from(GLUED), max_size=20).map("".join), st.integers(0, 70))
+@settings(max_examples=100, deadline=None)
+def test_both_glances_lose_nothing_that_a_pattern_would_find(text, blanks):
+    text = " " * blanks + text
+    assert ALL.scrub(text) == plain_scrub(text)
+
+
+def test_both_glances_lose_nothing_on_real_text(shared_data):
+    lines = shared_data("docs/dclm_majority_data.jsonl").read_text("utf-8").splitlines()[:150]
+    texts = [orjson.loads(line)["text"] for line in lines] + ["\n".join(line[:500] for line in lines)]
+    found = sum(bool(ALL.scrub(text)[1]) for text in texts)
+    assert found > 5
+    assert [ALL.scrub(text) for text in texts] == [plain_scrub(text) for text in texts]
+
+
+@example(["Tel", "(719-440-1050)1"])
+@example(["Tel", "555 123 4567", "555 123 4567"])
+@given(st.lists(st.lists(st.sampled_from(GLUED), max_size=6).map("".join), max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_many_texts_at_once_give_what_each_gives_alone(texts):
+    scrubbed = ALL.scrub_all(texts)
+    alone = [ALL.scrub(text) for text in texts]
+    assert scrubbed.texts == [text for text, _, _ in alone]
+    assert scrubbed.sizes == [len(text.encode()) for text in scrubbed.texts]
+    assert scrubbed.spans == {index: spans for index, (_, _, spans) in enumerate(alone) if spans}
+    assert all(scrubbed.texts[i] is texts[i] for i in range(len(texts)) if i not in scrubbed.spans)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("4111 1111", "1111 1111"), ("Tel", "555 123 4567"), ("Tel: ", "555 123 4567"), ("+1 415 555", "0142"), ("a@b", ".org"),
+     ("a", "@b.org"), ("8.8.", "8.8"), ("ping 203.0", ".113.7"), ("2001:db8:", ":1"), ("DE89 3704 0044 0532", "0130 00"),
+     ("address ", "4.31.19.44"), ("(212)", "555-0199"), ("4", "111111111111111")],
+)  # fmt: skip
+def test_texts_that_touch_never_join(left, right):
+    texts = [left, right, "", right, left]
+    assert ALL.scrub_all(texts) == (texts, [len(t) for t in texts], {})
+    # nor does a neighbour hide a finding
+    for whole in [
+        "+1 415 555 0142",
+        "203.0.113.7",
+        "a@b.org",
+        "4111111111111111",
+        "DE89370400440532013000",
+        "2001:db8::1",
+    ]:
+        scrubbed = ALL.scrub_all([left, whole, right])
+        assert {index: len(spans) for index, spans in scrubbed.spans.items()} == {1: 1}
+
+
+def test_no_texts_and_empty_texts():
+    assert ALL.scrub_all([]) == ([], [], {})
+    assert ALL.scrub_all([""] * 3) == ([""] * 3, [0] * 3, {})
+
+
+def test_lone_surrogates_in_one_text_leave_the_others_alone():
+    scrubbed = ALL.scrub_all(["é a@b.org", "half \ud800 a@b.org", "plain"])
+    assert scrubbed.texts == ["é <EMAIL>", "half \ud800 <EMAIL>", "plain"]
+    assert scrubbed.sizes == [10, 16, 5]
+
+
+def test_iban_needs_digits_within_reach_whatever_stands_around_it():
+    letters = "KW12ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # well-formed but for its check digits
+    rest = int("".join(str(int(c, 36)) for c in letters[4:] + "KW00")) % 97
+    sparse = f"KW{98 - rest:02}" + letters[4:]
+    assert pii._mod_97(sparse) == 1
+    for text in [sparse, f"12345678 {sparse}", f"{sparse} on 2024-05-01 and 2024-05-02"]:
+        assert found(text) == []
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -231,6 +345,18 @@ def test_time_is_linear(unit, times):
     ALL.scrub(text)
     once = time.process_time() - start
     assert once < 1.0
+    short = [unit * 20] * (times // 20)
+    start = time.process_time()
+    ALL.scrub_all(short)
+    assert time.process_time() - start < 1.5
+
+
+@pytest.mark.parametrize("text", ["1234567890" * 500_000, "12 " * 1_700_000, "4111 1111 1111 1112 " * 250_000])
+def test_five_megabytes_of_digits_take_no_longer_than_other_text(text):
+    ALL.scrub("warm +49 30 901820 a@b.org")
+    start = time.process_time()
+    assert ALL.scrub(text)[0] is text
+    assert time.process_time() - start < 2.0
 
 
 def test_shape_tells_nothing():
