@@ -2,6 +2,7 @@
 
     GpuCurateError
     ├── ConfigError      the run never starts: a key, a value, a path or a tool is wrong
+    │   └── UnreachableError   nothing is known of a path: the network or a permission stands before it
     ├── InputError       one record is wrong: it goes to rejects, the run goes on (strict: the run stops)
     ├── CorruptError     a published file differs from its receipt: it is discarded and made again
     ├── RetryableError   the same task may succeed if tried again (a network hiccup)
@@ -27,6 +28,10 @@ class GpuCurateError(Exception):
 
 
 class ConfigError(GpuCurateError):
+    pass
+
+
+class UnreachableError(ConfigError):
     pass
 
 

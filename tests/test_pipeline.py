@@ -20,7 +20,7 @@ import yaml
 from corpora import recipe, write_corpus
 
 from gpu_curate import config, loader, pipeline
-from gpu_curate.errors import ConfigError, FatalError
+from gpu_curate.errors import ConfigError, FatalError, UnreachableError
 from gpu_curate.storage import read_json
 from gpu_curate.tokenizer import load, train
 
@@ -393,6 +393,28 @@ def test_a_file_that_changes_while_it_is_read_stops_the_run_and_is_read_anew(tmp
     monkeypatch.undo()
     pipeline.execute(one_source(path, tokenizer), tmp_path / "r")
     assert report(tmp_path / "r")["documents"]["kept"] == 3
+
+
+def test_a_network_that_fails_when_all_is_read_costs_nothing_that_was_read(tmp_path, tokenizer, monkeypatch):
+    from gpu_curate.stages import documents
+
+    path = jsonl(tmp_path / "a.jsonl", ["first about ferries", "second about lamps"])
+    real, calls = documents.inventory, []
+
+    def unreachable_at_last(config):
+        calls.append(1)
+        if (tmp_path / "r" / "documents" / ".receipts").exists():
+            raise UnreachableError("source s: path: http://x cannot be listed: 503")
+        return real(config)
+
+    monkeypatch.setattr(documents, "inventory", unreachable_at_last)
+    with pytest.raises(FatalError, match=r"did a file change meanwhile\? source s: .* 503"):
+        pipeline.execute(one_source(path, tokenizer), tmp_path / "r")
+    assert calls
+    monkeypatch.undo()
+    pipeline.execute(one_source(path, tokenizer), tmp_path / "r")
+    assert report(tmp_path / "r")["documents"]["kept"] == 2
+    assert next(s for s in report(tmp_path / "r")["steps"] if s["name"] == "documents")["reused"] == 1
 
 
 def test_sigkill_at_twenty_random_moments_changes_no_byte(tmp_path, corpus, tokenizer, reference):

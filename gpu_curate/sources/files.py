@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-from gpu_curate.errors import ConfigError, RetryableError
+from gpu_curate.errors import ConfigError, RetryableError, UnreachableError
 
 _CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "httpx", "huggingface_hub", "requests", "urllib3")
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".lz4")
@@ -79,7 +79,7 @@ def find(patterns: list[str], suffixes: tuple[str, ...], options: dict[str, Any]
 
 def _local(pattern: str, key: str) -> list[File]:
     def unreadable(e: OSError) -> None:
-        raise ConfigError(
+        raise UnreachableError(
             f"{key}: the folder {e.filename} cannot be listed: {e.strerror}",
             "make it readable, or name the folders beside it one by one",
         ) from e
@@ -161,7 +161,7 @@ def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
         raise ConfigError(f"{key}: {pattern}: {e}", "install the fsspec backend it names") from e
     except Exception as e:
         if failure := _network_failure(e):
-            raise ConfigError(f"{key}: {pattern} cannot be listed: {_describe(failure)}") from e
+            raise UnreachableError(f"{key}: {pattern} cannot be listed: {_describe(failure)}") from e
         if isinstance(e, ValueError):
             raise ConfigError(f"{key}: {pattern}: {e}") from e
         if _is_absent(e):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from gpu_curate.config import Config, ParquetSource, SourceBase, WarcSource
 from gpu_curate.document import MAX_FILES, doc_id
 from gpu_curate.document_text import OriginWriter, by_reference, can_refer
-from gpu_curate.errors import MAX_ATTEMPTS, ConfigError, FatalError, InputError, RetryableError
+from gpu_curate.errors import MAX_ATTEMPTS, ConfigError, FatalError, InputError, RetryableError, UnreachableError
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split
 from gpu_curate.sources.files import File, find
 from gpu_curate.stages import Context, Stage, Stopwatch
@@ -222,11 +222,15 @@ class Documents(Stage):
         return {f"{number:06d}": task for number, task in enumerate(tasks)}
 
     def finish(self, context: Context) -> None:
-        """Raises: FatalError: a file changed while it was read; what was read of it is forgotten."""
+        """Raises: FatalError: a file changed while it was read; what was read is forgotten. Or nobody can tell: it stays."""
         box = context.box(self.name)
         before = read_json(box.folder / FILES)
         try:
             now = {f.path: (f.size, f.identity) for own in inventory(context.config) for f in own}
+        except UnreachableError as e:
+            raise FatalError(
+                f"all is read, but did a file change meanwhile? {e.message}", "run again: it goes on"
+            ) from e
         except ConfigError:
             now = {}  # all files of a source are gone
         changed = [f["path"] for f in before if now.get(f["path"]) != (f["bytes"], f["identity"])]
