@@ -89,7 +89,7 @@ class PiiScanner:
         return scrubbed.texts[0], dict(Counter(s.kind for s in spans)), spans
 
     def scrub_all(self, texts: list[str]) -> Scrubbed:
-        """`scrub` of every text, with the same results. A call costs 30 us, a text without findings next to nothing.
+        """`scrub` of every text, with the same results. A call costs 6 us, a text less than one and its scan.
 
         Memory: a few times the texts; about a megabyte of them is as good as more.
         """
