@@ -77,7 +77,7 @@ class Computed(NamedTuple):
 
     arrays: dict[str, Any]  # on the host
     backend: str  # where: cpu, gpu, `gpu (text read by the CPU)`, or `cpu (device full)`; the integers are the same
-    warnings: list[str]
+    facts: dict[str, str]  # for the receipt: `read_by_cpu`, why cuDF's text was not taken
 
 
 def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str, Any]]) -> Computed:
@@ -87,13 +87,13 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
         path: its Parquet file.
         function: texts → arrays whose first axis is the document; called with a column on the host or the device.
     Returns:
-        the arrays. Text that cuDF reads otherwise than the documents stage did is read by the CPU, with a warning; a
-        text that does not fit on the device alone takes the partition to the CPU twin.
+        the arrays. Text that cuDF reads otherwise than the documents stage did is read by the CPU, and the report says
+        so; a text that does not fit on the device alone takes the partition to the CPU twin.
     """
     from gpu_curate.document_text import device_text, host_text
 
     if context.backend != "gpu":
-        return Computed(function(host_text(path)), "cpu", [])
+        return Computed(function(host_text(path)), "cpu", {})
     from gpu_curate.gpu_runtime import cuda, in_batches
     from gpu_curate.gpu_runtime import to_device as upload
 
@@ -114,11 +114,11 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
         else:
             made = in_batches(text, arrays)
     except DeviceError:
-        return Computed(function(host_text(path)), "cpu (device full)", [])
+        return Computed(function(host_text(path)), "cpu (device full)", {})
     made_here = dict(zip(names, made, strict=True))
     if reason is None:
-        return Computed(made_here, "gpu", [])
-    return Computed(made_here, "gpu (text read by the CPU)", [f"documents, {path.stem}: {reason}; the CPU reads it"])
+        return Computed(made_here, "gpu", {})
+    return Computed(made_here, "gpu (text read by the CPU)", {"read_by_cpu": reason})
 
 
 def curator_available(required: bool) -> bool:

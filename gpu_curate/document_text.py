@@ -216,7 +216,7 @@ def _host_read(origin: Origin, row_N: np.ndarray, bytes_N: np.ndarray) -> TextCo
                 raise _changed(*_place(origin, row_N, done + int(differs[0])), "a text of another length")
             chars[offsets[done] : offsets[stop]] = piece.chars[piece.offsets[0] : piece.offsets[-1]]
             done = stop
-    except (OSError, pa.ArrowException, InputError) as e:
+    except (OSError, LookupError, pa.ArrowException, InputError) as e:
         what = getattr(e, "strerror", None) or " ".join(str(e).split())[:300]
         raise _changed(*_place(origin, row_N, done), what) from e
     if done < len(row_N):

@@ -297,6 +297,7 @@ def shorten_parquet(path: Path) -> None:
         (rewrite_parquet, "a.parquet: row 12 .*another text"),
         (shorten_parquet, "a.parquet: row 1 .*the file has 40 rows"),
         (lambda p: p.write_bytes(p.read_bytes()[:-100]), "a.parquet: row 1 "),
+        (lambda p: pq.write_table(pq.read_table(p).rename_columns(["n", "body"]), p), "a.parquet: row 1 .*text"),
         (Path.unlink, "a.parquet: row 1 .*No such file"),
     ],
 )
@@ -394,6 +395,19 @@ def test_a_run_by_reference_writes_what_one_with_a_copy_writes(inputs, copied, t
     ids = np.concatenate([pq.read_table(p)["doc_id"].to_numpy() for p in paths(before)])
     assert Library(outcome.context).read(ids) == Library(before).read(ids)
     assert len(Library(before).read(ids)) == len(ids)
+
+
+def test_languages_of_texts_by_reference(inputs, tmp_path, shared_data):
+    pytest.importorskip("fasttext")
+    model = str(shared_data("lid/lid.176.ftz"))
+    found = []
+    for i, by_reference in enumerate(([], BOTH)):
+        config = everything(inputs, by_reference=by_reference)
+        config = configs.parse({**config.model_dump(exclude_unset=True), "language": {"model": model}})
+        pipeline.execute(config, tmp_path / str(i))
+        found.append(contents(tmp_path / str(i)))
+    assert found[0] == found[1]
+    assert "language" in pq.read_schema(tmp_path / "1" / "scores" / "part-000000.parquet").names
 
 
 def test_partition_size_changes_no_shard(inputs, copied, tmp_path):
@@ -645,13 +659,15 @@ def test_an_empty_partition_by_reference(tmp_path, monkeypatch):
 def test_a_run_through_cudf_writes_what_the_cpu_writes(inputs, copied, tmp_path, monkeypatch, fault):
     config = everything(inputs, backend="gpu")
     put(monkeypatch, fault)
-    outcome = pipeline.execute(config, tmp_path / "r")
+    pipeline.execute(config, tmp_path / "r")
     assert contents(tmp_path / "r") == contents(copied)
-    steps = {s["name"]: s["backend"] for s in read_json(tmp_path / "r" / "report" / "report.json")["steps"]}
-    said = [w for w in outcome.warnings if "the CPU reads it" in w]
+    report = read_json(tmp_path / "r" / "report" / "report.json")
+    steps = {s["name"]: s["backend"] for s in report["steps"]}
+    said = [w for w in report["warnings"] if re.match(r"the CPU read the text of \d of \d partitions for the GPU", w)]
     for step in ("scores", "signatures", "contamination"):
         assert ("text read by the CPU" in steps[step]) == (fault is not None), steps[step]
-    assert bool(said) == (fault is not None)
+    assert len(said) == (fault is not None)
+    assert ("RuntimeError" in "".join(said)) == (fault is fail)
 
 
 @needs_compiler
@@ -661,6 +677,7 @@ def test_a_device_too_small_for_the_column_gets_halves(inputs, copied, tmp_path,
 
     config = everything(inputs, backend="gpu")
     put(monkeypatch, full)
-    outcome = pipeline.execute(config, tmp_path / "r")
+    pipeline.execute(config, tmp_path / "r")
     assert contents(tmp_path / "r") == contents(copied)
-    assert not [w for w in outcome.warnings if "the CPU reads it" in w]
+    report = read_json(tmp_path / "r" / "report" / "report.json")
+    assert not [w for w in report["warnings"] if "read the text" in w]

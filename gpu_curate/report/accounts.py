@@ -218,12 +218,23 @@ def _warnings(
     for name, counts in contamination.items():
         if counts["matches"] == 0:
             found.append(f"reference {name}: 0 hits over {total} documents; {counts['self_test']}")
+    found += _read_by_cpu(context)
     lost = duplicates.get("lost_clusters", 0)
     if lost:
         found.append(
             f"{lost} cluster{'s' if lost > 1 else ''} of duplicates went whole: the survivor failed another rule"
         )
     return found
+
+
+def _read_by_cpu(context: Context) -> list[str]:
+    """A warning if partitions by reference were not what cuDF read."""
+    boxes = ("signatures", "scores", "contamination")
+    reasons = {r["part"]: r["read_by_cpu"] for box in boxes for r in _receipts(context, box) if "read_by_cpu" in r}
+    if not reasons:
+        return []
+    of, (part, reason) = len(_receipts(context, "documents")), min(reasons.items())
+    return [f"the CPU read the text of {len(reasons)} of {of} partitions for the GPU, e.g. part-{part}: {reason}"]
 
 
 def _lost_clusters(context: Context) -> int:

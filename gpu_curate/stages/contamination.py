@@ -50,12 +50,12 @@ class Contamination(Stage):
         watch = Stopwatch()
         path = context.box(self.follows).verified(part, ".parquet")
         columns: dict[str, Any] = {}
-        how, warnings = set(), []
+        how, facts = set(), {}
         for reference in benchmarks(context.config):
             index, ids = index_of(context, reference.name)
             made, where, more = compute(context, path, lambda text, i=index: best_matches(text, i))
             how.add(where)
-            warnings += more
+            facts.update(more)
             item = made["item"]
             columns[f"hits_{reference.name}"] = made["hits"]
             columns[f"coverage_{reference.name}"] = made["coverage"]
@@ -65,8 +65,8 @@ class Contamination(Stage):
         write_table(out, pa.table(columns))
         found = {r.name: int((columns[f"hits_{r.name}"] > 0).sum()) for r in benchmarks(context.config)}
         source = context.box(self.follows).receipt(part) or {}
-        facts = {"documents": source["documents"], "bytes": source["bytes"], "backend": "+".join(sorted(how))}
-        return box.commit(part, [out], {**facts, "matches": found, "warnings": warnings, **watch.facts()})
+        facts |= {"documents": source["documents"], "bytes": source["bytes"], "backend": "+".join(sorted(how))}
+        return box.commit(part, [out], {**facts, "matches": found, **watch.facts()})
 
 
 def benchmarks(config: Config) -> list[Any]:

@@ -58,7 +58,7 @@ class Scores(Stage):
         watch = Stopwatch()
         config = context.config
         path = context.box(self.follows).verified(part, ".parquet")
-        stats, how, warnings = compute(context, path, lambda text: dict(text_stats(text).items()))
+        stats, how, more = compute(context, path, lambda text: dict(text_stats(text).items()))
         columns: dict[str, Any] = dict(scores(stats))
         n = len(columns["chars"])
         if config.language.model is not None:
@@ -69,7 +69,7 @@ class Scores(Stage):
         write_table(out, pa.table(columns), use_dictionary=["language"] if "language" in columns else False)
         nbytes = context.box(self.follows).receipt(part)["bytes"]  # type: ignore[index]
         facts = {"documents": n, "bytes": nbytes, "backend": how, "chars": int(columns["chars"].sum())}
-        facts["warnings"] = warnings
+        facts.update(more)
         if "language" in columns:
             facts["languages"] = dict(Counter(columns["language"].to_pylist()))
         return box.commit(part, [out], {**facts, **watch.facts()})

@@ -62,7 +62,7 @@ class Signatures(Stage):
         documents = context.box(self.follows)
         path = documents.verified(part, ".parquet")
         scope_N = scope_keys(pq.read_table(path, columns=["source", "group"], use_threads=False), fuzzy)
-        made, how, warnings = compute(context, path, lambda text: hash_documents(text, fuzzy, bands=not scope_N.any()))
+        made, how, more = compute(context, path, lambda text: hash_documents(text, fuzzy, bands=not scope_N.any()))
         columns: dict[str, Any] = {
             "content_hi": made["content"][:, 0],
             "content_lo": made["content"][:, 1],
@@ -82,7 +82,7 @@ class Signatures(Stage):
         write_table(
             out, pa.table({n: _column(c) for n, c in columns.items()}), use_dictionary=False, compression="none"
         )
-        facts = {"documents": len(scope_N), "bytes": int(made["bytes"].sum()), "backend": how, "warnings": warnings}
+        facts = {"documents": len(scope_N), "bytes": int(made["bytes"].sum()), "backend": how, **more}
         return box.commit(part, [out], {**facts, **watch.facts()})
 
 
