@@ -503,6 +503,8 @@ def _may_be_v4(raw, start, stop):
 def _may_be_v6(raw, start):
     if raw[start - 1] == 58 or not _stands_left(raw[start - 1]):
         return False
+    if raw[start] == 58 and raw[start - 1] == 62:
+        return False
     colons = 0
     gap = False
     i = start
@@ -725,7 +727,9 @@ def _luhn(digits: str) -> bool:
 # ----------------------------------------------------------------------------------------------------------------- IP
 
 _V4 = re.compile(_LEFT + rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}" + _RIGHT)
-_V6 = re.compile(rb"(?<![\w:.\-+%@])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:.]{2,45}+(?![\w@]|[\-%][\w@])")
+# What starts with a colon does not follow `>` and what ends in one does not precede `<`: it would only be found once what
+# it is glued to has become a placeholder.
+_V6 = re.compile(rb"(?<![\w:.\-+%@])(?!(?<=>):)(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:.]{2,45}+(?![\w@]|[\-%][\w@]|(?<=:)<)")
 # Words that a version or section number follows, maybe with others of its kind between ("sections 1.2.3.4 and 1.2.3.5").
 _NUMBERED = frozenset(
     rb"version versions ver v release releases build rev revision firmware update patch section sections sec chapter "
