@@ -38,7 +38,7 @@ _MAX_TASKS = 999_999
 FILES = ".files.json"  # in documents/: file number → source, path, size
 MARKUP_SUFFIX = ".markup.json"  # [markup, text] of the first documents of a partition that were extracted from markup
 MARKUP_SAMPLE_CHARS = 1 << 16
-_SCRUB_CHARS = 1 << 18  # texts that are searched for personal data in one call; four times as much is no faster
+_SCRUB_BYTES = 1 << 18  # texts that are searched for personal data in one call; four times as much is no faster
 
 
 class Piece(NamedTuple):
@@ -272,6 +272,11 @@ def _records(source: SourceBase, reader: Reader, pieces: list[Piece]) -> Iterato
                 nbytes += len(item.text.encode("utf-8", "surrogatepass"))
 
 
+def utf8_column(texts: list[bytes]) -> pa.Array:
+    """The `text` column of texts that are UTF-8 as they come from a normaliser; nobody checks it again."""
+    return pa.array(texts, pa.large_binary()).view(pa.large_string())
+
+
 class PartitionWriter:
     """Collects records of one read task and writes them as one or more partitions.
 
@@ -297,8 +302,8 @@ class PartitionWriter:
             from gpu_curate.text.pii import PiiScanner
 
             self._pii = PiiScanner(pii)
-        self._unscrubbed: list[tuple[str, Record, Piece, SourceBase]] = []
-        self._unscrubbed_chars = 0
+        self._unscrubbed: list[tuple[bytes, Record, Piece, SourceBase]] = []
+        self._unscrubbed_bytes = 0
         self._samples: dict[str, list[str]] = {}
         self._watch = Stopwatch()
         self._written: list[tuple[str, list[Path], dict[str, Any]]] = []
@@ -330,44 +335,45 @@ class PartitionWriter:
     def add(self, record: Record, piece: Piece, source: SourceBase) -> None:
         text = self._normalize(record.text)
         if self._pii is None:
-            self._append(text, len(text) if text.isascii() else len(text.encode("utf-8")), record, piece, source)
+            self._append(text, record, piece, source)
             return
         self._unscrubbed.append((text, record, piece, source))
-        self._unscrubbed_chars += len(text)
-        if self._unscrubbed_chars >= _SCRUB_CHARS:
+        self._unscrubbed_bytes += len(text)
+        if self._unscrubbed_bytes >= _SCRUB_BYTES:
             self._scrub()
 
     def _scrub(self) -> None:
         """Append the documents that wait for it, without personal data."""
-        waiting, self._unscrubbed, self._unscrubbed_chars = self._unscrubbed, [], 0
+        waiting, self._unscrubbed, self._unscrubbed_bytes = self._unscrubbed, [], 0
         if not waiting:
             return
         scrubbed = self._pii.scrub_all([text for text, *_ in waiting])
         for index, spans in scrubbed.spans.items():
             self._facts["pii"].update(span.kind for span in spans)
-            self._sample(waiting[index][0], spans)
-        for text, nbytes, (_, *rest) in zip(scrubbed.texts, scrubbed.sizes, waiting, strict=True):
-            self._append(text, nbytes, *rest)
+            self._sample(waiting[index][0].decode("utf-8"), spans)
+        for text, (_, *rest) in zip(scrubbed.texts, waiting, strict=True):
+            self._append(text, *rest)
 
-    def _append(self, text: str, nbytes: int, record: Record, piece: Piece, source: SourceBase) -> None:
-        """Add a row; `text` is what the record's became, `nbytes` its UTF-8."""
+    def _append(self, text: bytes, record: Record, piece: Piece, source: SourceBase) -> None:
+        """Add a row; `text` is what the record's became."""
         from gpu_curate.sources.parquet import scalar_text
 
         rows = self._rows
-        if rows["doc_id"] and self._bytes + nbytes > self._limit:
+        if rows["doc_id"] and self._bytes + len(text) > self._limit:
             self._flush()
             rows = self._rows
         if record.markup is not None:
+            chars = text.decode("utf-8")
             self._markup["markup_chars"] += len(record.markup)
-            self._markup["text_chars"] += len(text)
+            self._markup["text_chars"] += len(chars)
             if self._sampled_chars < MARKUP_SAMPLE_CHARS:
-                self._markup_sample.append((record.markup, text))
+                self._markup_sample.append((record.markup, chars))
                 self._sampled_chars += len(record.markup)
         rows["doc_id"].append(doc_id(piece.file_number, record.row))
         if self._origin is None:
             rows["text"].append(text)
         else:
-            self._origin.add(text.encode("utf-8"), piece.split)
+            self._origin.add(text, piece.split)
         rows["source"].append(source.name)
         rows["path"].append(piece.split.path)
         rows["row"].append(record.row)
@@ -377,7 +383,7 @@ class PartitionWriter:
                 self._kept[name] = [None] * (len(rows["doc_id"]) - 1)
         for name, values in self._kept.items():
             values.append(scalar_text(record.columns.get(name)))
-        self._bytes += nbytes
+        self._bytes += len(text)
         self._count(piece, "documents")
 
     def _sample(self, text: str, spans: list[Any]) -> None:
@@ -430,10 +436,11 @@ class PartitionWriter:
         if number > 999:
             raise FatalError(f"partition {self._part} holds more than 1,000 partitions' worth of text")
         rows = self._rows
-        columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA if f.name != "text" or self._origin is None}
-        metadata = None
-        if self._origin is not None:
-            columns["text"], metadata = self._origin.column(), self._origin.metadata()
+        if self._origin is None:
+            text, metadata = utf8_column(rows["text"]), None
+        else:
+            text, metadata = self._origin.column(), self._origin.metadata()
+        columns = {f.name: text if f.name == "text" else pa.array(rows[f.name], f.type) for f in SCHEMA}
         own = {
             f"{n}" if n not in SCHEMA.names else f"column_{n}": pa.array(v, pa.string()) for n, v in self._kept.items()
         }

@@ -20,7 +20,7 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.sources.files import File, damage, decompressed, find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.documents import SCHEMA
+from gpu_curate.stages.documents import SCHEMA, utf8_column
 from gpu_curate.stages.signatures import Signatures
 from gpu_curate.storage import write_table
 
@@ -74,11 +74,11 @@ class References(Stage):
         nbytes = 0
         for number, file in enumerate(files, first):
             for row, text in enumerate(items(file.path, reference.text_fields)):
-                text = normalize(text)
-                values = (doc_id(number, row), text, reference.name, file.path, row, None)
+                utf8 = normalize(text)
+                values = (doc_id(number, row), utf8, reference.name, file.path, row, None)
                 for name, value in zip(SCHEMA.names, values, strict=True):
                     rows[name].append(value)
-                nbytes += len(text.encode("utf-8"))
+                nbytes += len(utf8)
         if not rows["doc_id"]:
             raise ConfigError(
                 f"reference {reference.name}: no text under {', '.join(reference.text_fields)} in {len(files)} files",
@@ -86,7 +86,9 @@ class References(Stage):
             )
         box = context.box(self.name)
         path = box.path(part, ".parquet")
-        write_table(path, pa.table({f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}))
+        text = utf8_column(rows["text"])
+        columns = {f.name: text if f.name == "text" else pa.array(rows[f.name], f.type) for f in SCHEMA}
+        write_table(path, pa.table(columns))
         facts = {"documents": len(rows["doc_id"]), "bytes": nbytes, "backend": "cpu", "set": reference.name}
         return box.commit(part, [path], {**facts, **watch.facts()})
 

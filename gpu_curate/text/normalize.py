@@ -32,35 +32,41 @@ from gpu_curate.jit import njit
 from gpu_curate.text.swar import HIGH, ONES, U64, at_most, equals, words
 
 
-def normalize(text: str, config: Normalize) -> str:
-    """The text with one kind of blank, one kind of line end and one Unicode form.
+def normalize(text: str, config: Normalize) -> bytes:
+    """UTF-8 of the text with one kind of blank, one kind of line end and one Unicode form.
 
     Args:
         text: any string; surrogate pairs are joined, lone surrogates become U+FFFD.
         config: normal form, and whether indentation is kept (`keep_indentation`: blanks at the start of a line stay as
             they are, tabs too, other space separators as U+0020; blanks before the first text then stay as well).
     Returns:
-        The same object if there was nothing to do. Empty if the text had nothing but blanks and controls.
-        normalize(normalize(t)) == normalize(t).
+        Bytes, since whoever stores or scans the text needs them. Empty if it had nothing but blanks and controls.
+        normalize(normalize(t).decode()) == normalize(t).
     Memory: about 3 times the UTF-8 size of the text.
     """
     text, raw = _encode(text)
     cleaned = _clean(raw, text.isascii(), config.keep_indentation)
     if cleaned is not None:
-        text = cleaned.decode("utf-8")
-    if config.form is None or text.isascii():
-        return text
+        raw = cleaned
+    if config.form is None or raw.isascii():
+        return raw
+    if cleaned is not None:
+        text = raw.decode("utf-8")
     formed = unicodedata.normalize(config.form, text)
-    if config.form in ("NFKC", "NFKD") and formed != text:
-        cleaned = _clean(formed.encode("utf-8"), formed.isascii(), config.keep_indentation)
-        if cleaned is not None:
-            formed = cleaned.decode("utf-8")
-    return text if formed == text else formed
+    if formed == text:
+        return raw
+    raw = formed.encode("utf-8")
+    cleaned = _clean(raw, raw.isascii(), config.keep_indentation) if config.form in ("NFKC", "NFKD") else None
+    return raw if cleaned is None else cleaned
 
 
-def normalizer(config: Normalize | None) -> Callable[[str], str]:
+def normalizer(config: Normalize | None) -> Callable[[str], bytes]:
     """What every text of a run goes through; without a config only lone surrogates change, since UTF-8 has none."""
-    return well_formed if config is None else partial(normalize, config=config)
+    return _well_formed_utf8 if config is None else partial(normalize, config=config)
+
+
+def _well_formed_utf8(text: str) -> bytes:
+    return _encode(text)[1]
 
 
 def well_formed(text: str) -> str:
