@@ -273,11 +273,12 @@ def _look(text, raw, emails, numbers, ip, out):
                     n += 1
         if not (numbers and seen & 2) and not (ip and seen & 4):
             continue
+        # an IPv4 address has 4 digits or more, an IPv6 address two colons; a number alone has 7 digits
+        enough_digits, enough_colons = (U64(4), U64(2)) if ip and seen & 4 else (U64(7), U64(25))
         digits_1 = digits_2 = colons_1 = colons_2 = U64(0)
         for w in range(max(0, block - 2), high):
             digits, colons = count(at_most(text[w] ^ _ZEROS, 9)), count(equals(text[w], 58))
-            # an IPv4 address has 4 digits or more, an IPv6 address two colons
-            near = digits + digits_1 + digits_2 >= U64(4) or colons + colons_1 + colons_2 >= U64(2)
+            near = digits + digits_1 + digits_2 >= enough_digits or colons + colons_1 + colons_2 >= enough_colons
             digits_2, digits_1, colons_2, colons_1 = digits_1, digits, colons_1, colons
             if w < block or not near:
                 continue
