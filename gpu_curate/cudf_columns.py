@@ -59,7 +59,7 @@ def _pylibcudf(strings: Any) -> Any:
 
 
 def device_reader() -> tuple[str, str]:
-    """Which reader `read_text` takes, and why: ("cudf" | "pyarrow", reason). Imports cuDF."""
+    """Which reader `device_column` takes, and why: ("cudf" | "pyarrow", reason). Imports cuDF."""
     try:
         import cudf
     except (ImportError, OSError) as e:  # OSError: one of its libraries is missing
@@ -67,7 +67,7 @@ def device_reader() -> tuple[str, str]:
     return "cudf", f"cuDF {cudf.__version__}"
 
 
-def read_text(path: str | PathLike[str], column: str = "text", row_groups: list[int] | None = None) -> TextColumn:
+def device_column(path: str | PathLike[str], column: str = "text", row_groups: list[int] | None = None) -> TextColumn:
     """A text column of a Parquet file, on the device.
 
     cuDF decodes on the device. Without it pyarrow decodes on the host and the buffers are copied up; the bytes are the same.
@@ -90,11 +90,11 @@ def read_text(path: str | PathLike[str], column: str = "text", row_groups: list[
         if column not in frame.columns:
             raise InputError(f"{path} has no column {column!r}")
         return text_column(frame[column], device)
-    return to_device(host_text(path, column, row_groups), device)
+    return to_device(host_column(path, column, row_groups), device)
 
 
-def host_text(path: str | PathLike[str], column: str = "text", row_groups: list[int] | None = None) -> TextColumn:
-    """The same column on the host, by pyarrow. Raises: InputError, as `read_text`."""
+def host_column(path: str | PathLike[str], column: str = "text", row_groups: list[int] | None = None) -> TextColumn:
+    """The same column on the host, by pyarrow. Raises: InputError, as `device_column`."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:

@@ -338,7 +338,7 @@ def device_text(path: str | PathLike[str]) -> tuple[TextColumn, str | None]:
     with pq.ParquetFile(path, memory_map=True) as file:
         origin = read_origin(file.schema_arrow)
         if origin is None:
-            return cudf_columns.read_text(path), None
+            return cudf_columns.device_column(path), None
         row_N, bytes_N, hash_N2 = _expected(file)
     reason = None
     if cudf_columns.device_reader()[0] == "cudf" and len(row_N):

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu_curate import cudf_columns
-from gpu_curate.cudf_columns import host_text, text_column
+from gpu_curate.cudf_columns import host_column, text_column
 from gpu_curate.errors import DeviceError, InputError
 from gpu_curate.gpu_runtime import Device
 
@@ -131,9 +131,9 @@ def test_pyarrow_reads_where_cudf_is_absent(monkeypatch, tmp_path):
     monkeypatch.setattr(builtins, "__import__", without_cudf)
     monkeypatch.setattr(cudf_columns, "cuda", lambda: HOST)
     assert cudf_columns.device_reader() == ("pyarrow", "cuDF cannot be imported: No module named 'cudf'")
-    text = cudf_columns.read_text(path)
+    text = cudf_columns.device_column(path)
     assert [text.raw(i) for i in range(len(text))] == [b"a", b"bc", b"", "dé".encode()]
-    assert len(cudf_columns.read_text(path, row_groups=[1])) == 2
+    assert len(cudf_columns.device_column(path, row_groups=[1])) == 2
 
 
 def test_cudf_is_asked_for_the_column_and_row_groups(monkeypatch):
@@ -150,13 +150,13 @@ def test_cudf_is_asked_for_the_column_and_row_groups(monkeypatch):
     fake.read_parquet = lambda path, **options: calls.append((path, options)) or Frame()
     monkeypatch.setitem(sys.modules, "cudf", fake)
     monkeypatch.setattr(cudf_columns, "cuda", lambda: HOST)
-    assert len(cudf_columns.read_text("x.parquet", row_groups=[3])) == 5
+    assert len(cudf_columns.device_column("x.parquet", row_groups=[3])) == 5
     assert calls == [("x.parquet", {"columns": ["text"], "row_groups": [[3]]})]
     with pytest.raises(InputError, match="no column 'body'"):
-        cudf_columns.read_text("x.parquet", "body")
+        cudf_columns.device_column("x.parquet", "body")
 
 
 def test_missing_column_names_those_there_are(tmp_path):
     pq.write_table(pa.table({"body": ["a"]}), tmp_path / "a.parquet")
     with pytest.raises(InputError, match="no column 'text'; it has body"):
-        host_text(tmp_path / "a.parquet")
+        host_column(tmp_path / "a.parquet")
