@@ -586,7 +586,11 @@ DAMAGE = {
         "documents.parquet",
         "cannot be read",
     ),
-    "a folder for a shard": (lambda f: replace_by_folder(f / "train_000001.bin"), "train_000001.bin", "a folder, expected a shard"),
+    "a folder for a shard": (
+        lambda f: replace_by_folder(f / "train_000001.bin"),
+        "train_000001.bin",
+        "a folder, expected a shard",
+    ),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json", "No such file"),
     "another tokenizer": (lambda f: flip(f, "tokenizer.json", 2, b"n"), "tokenizer.json", "sha256"),
     "a tokenizer unnamed": (lambda f: edit(f, lambda m: m.pop("tokenizer")), "manifest.json", "names no tokenizer"),

@@ -136,8 +136,11 @@ class PiiScanner:
         found: list[tuple[int, int, str]] = []
         if not len(rows):
             return found
+        there = set(rows[:, 0].tolist())
         for index, kind in enumerate(PLACEHOLDERS):
-            candidates = rows[_worthy(raw, rows, index)].tolist() if kind in self._kinds else []
+            if kind not in self._kinds or there.isdisjoint(_NEEDS[kind]):
+                continue
+            candidates = rows[_worthy(raw, rows, index)].tolist()
             if not candidates:
                 continue
             own = list(_FINDERS[kind](buffer, candidates))
@@ -170,6 +173,7 @@ _MARGIN = 8  # line ends before the first text and after the last, so that nothi
 _EVEN = U64(0x00FF00FF00FF00FF)
 _BLOCK = 64  # words that are looked at closer, or not, together
 _AT, _RUN, _IBAN_START, _QUAD, _V6_START = range(5)  # kinds of candidates
+_NEEDS = {"email": {_AT}, "iban": {_IBAN_START}, "card": {_RUN}, "ip": {_QUAD, _V6_START}, "phone": {_RUN}}
 Candidates = list[tuple[int, int, int]]  # kind, start, stop
 
 
@@ -236,18 +240,24 @@ def _glance(text, low, high):
             pair_1 = digits + digits_1
             digits_1 = digits
         seen |= 2 * int(some != U64(0))
-    if (many >= U64(4) and _sum(dots) >= U64(3)) or _sum(colons) >= U64(2):
-        some = digit_1 = dot_1 = colon_1 = dots_1 = colons_1 = dots_2 = colons_2 = U64(0)
+    some = U64(0)
+    if many >= U64(4) and _sum(dots) >= U64(3):
+        digit_1 = dot_1 = dots_1 = pair_1 = U64(0)
         for i in range(text.size):
-            word = text[i]
-            digit, dot, colon = at_most(word ^ _ZEROS, 9), equals(word, 46), equals(word, 58)
-            between = digit & (dot << U64(8) | dot_1 >> U64(56)) & (digit << U64(16) | digit_1 >> U64(48))
-            dots, colons = count(between), count(colon)
-            some |= U64(dots + dots_2 >= U64(3)) | U64(colons + colons_2 >= U64(3))
-            some |= colon & (colon << U64(8) | colon_1 >> U64(56))
-            dots_2, colons_2 = dots + dots_1, colons + colons_1  # of this word and the one before
-            digit_1, dot_1, colon_1, dots_1, colons_1 = digit, dot, colon, dots, colons
-        seen |= 4 * int(some != U64(0))
+            digit, dot = at_most(text[i] ^ _ZEROS, 9), equals(text[i], 46)
+            dots = count(digit & (dot << U64(8) | dot_1 >> U64(56)) & (digit << U64(16) | digit_1 >> U64(48)))
+            some |= U64(dots + pair_1 >= U64(3))
+            pair_1 = dots + dots_1  # of this word and the one before
+            digit_1, dot_1, dots_1 = digit, dot, dots
+    if _sum(colons) >= U64(2):
+        colon_1 = colons_1 = pair_1 = U64(0)
+        for i in range(text.size):
+            colon = equals(text[i], 58)
+            colons = count(colon)
+            some |= U64(colons + pair_1 >= U64(3)) | colon & (colon << U64(8) | colon_1 >> U64(56))
+            pair_1 = colons + colons_1
+            colon_1, colons_1 = colon, colons
+    seen |= 4 * int(some != U64(0))
     return seen
 
 
@@ -274,12 +284,17 @@ def _look(text, raw, emails, numbers, ip, out):
         if not (numbers and seen & 2) and not (ip and seen & 4):
             continue
         # an IPv4 address has 4 digits or more, an IPv6 address two colons; a number alone has 7 digits
-        enough_digits, enough_colons = (U64(4), U64(2)) if ip and seen & 4 else (U64(7), U64(25))
+        addresses = ip and seen & 4 != 0
+        enough_digits = U64(4) if addresses else U64(7)
         digits_1 = digits_2 = colons_1 = colons_2 = U64(0)
         for w in range(max(0, block - 2), high):
-            digits, colons = count(at_most(text[w] ^ _ZEROS, 9)), count(equals(text[w], 58))
-            near = digits + digits_1 + digits_2 >= enough_digits or colons + colons_1 + colons_2 >= enough_colons
-            digits_2, digits_1, colons_2, colons_1 = digits_1, digits, colons_1, colons
+            digits = count(at_most(text[w] ^ _ZEROS, 9))
+            near = digits + digits_1 + digits_2 >= enough_digits
+            digits_2, digits_1 = digits_1, digits
+            if addresses:
+                colons = count(equals(text[w], 58))
+                near = near or colons + colons_1 + colons_2 >= U64(2)
+                colons_2, colons_1 = colons_1, colons
             if w < block or not near:
                 continue
             low = max(done, 8 * w - 48)
