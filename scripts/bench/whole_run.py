@@ -68,8 +68,8 @@ def cpu_seconds(command: list[str], **options: object) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("tokenizer", type=Path)
+    parser.add_argument("corpus", type=lambda p: Path(p).resolve())
+    parser.add_argument("tokenizer", type=lambda p: Path(p).resolve())
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     texts = pq.read_table(options.corpus, columns=["text"])["text"]
@@ -98,7 +98,7 @@ def main() -> None:
         (place / "peer.py").write_text(PEER)
         peer_bytes = sum(len(t.encode()) for t in first)
         command = [sys.executable, str(place / "peer.py"), str(place), str(options.tokenizer)]
-        peer = [peer_bytes / 1e6 / cpu_seconds(command, stderr=subprocess.DEVNULL)]
+        peer = [peer_bytes / 1e6 / cpu_seconds(command, cwd=place, stderr=subprocess.DEVNULL)]
     middle = sorted(ours)[len(ours) // 2]
     print(f"gpu_curate  {middle:8.2f} MB per CPU second ({nbytes / 1e6:.1f} MB)")
     print(f"datatrove   {peer[0]:8.3f} MB per CPU second ({peer_bytes / 1e6:.1f} MB)")
