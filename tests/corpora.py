@@ -61,6 +61,17 @@ def write_corpus(folder: Path, seed: int = 7, documents: int = 240) -> dict[str,
     return {"documents": len(pool), "rejected": 2, "empty": len(empties), "copies": len(copies)}
 
 
+def write_inputs(folder: Path, documents: int) -> None:
+    """A corpus, a tokenizer.json trained on its notes, and bench.jsonl: a question taken from it and one that is not."""
+    from gpu_curate.tokenizer import train
+
+    write_corpus(folder / "corpus", documents=documents)
+    notes = [p.read_text() for p in sorted((folder / "corpus" / "notes").iterdir())]
+    train(notes, 500, "<|endoftext|>", folder / "tokenizer.json")
+    items = [{"question": " ".join(notes[0].split()[:20])}, {"question": "not in the corpus at all " * 4}]
+    (folder / "bench.jsonl").write_text("".join(json.dumps(i) + "\n" for i in items))
+
+
 def recipe(folder: Path, tokenizer: Path, **keys: object) -> dict[str, object]:
     """A recipe over what `write_corpus` wrote; `keys` replace sections."""
     return {

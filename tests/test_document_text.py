@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpora import recipe, write_corpus
+from corpora import recipe, write_inputs
 from cudasim.device import download, install
 from cudasim.module import available
 from hypothesis import given, settings
@@ -35,7 +35,6 @@ from gpu_curate.sources import Split
 from gpu_curate.stages import Context
 from gpu_curate.stages.documents import Documents
 from gpu_curate.storage import read_json
-from gpu_curate.tokenizer import train
 
 needs_compiler = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 BOTH = ["parquet", "jsonl"]
@@ -136,15 +135,20 @@ def parquet(folder: Path, kind: pa.DataType | None = None) -> dict:
     return {"name": "p", "type": "parquet", "path": str(folder / "*.parquet"), "keep_columns": ["n"]}
 
 
+def assert_all_by_reference(folder: Path, source: dict, partition_bytes: int) -> None:
+    """A source read twice: every partition of the second run refers to it, and nothing else differs from the copy."""
+    runs = [
+        read(folder / str(i), [source], partition_bytes=partition_bytes, by_reference=r)
+        for i, r in enumerate(([], BOTH))
+    ]
+    assert len(assert_same_documents(*runs)) == len(paths(runs[1])) > 0
+
+
 @pytest.mark.parametrize("partition_bytes", [65536, 150_000])
 @pytest.mark.parametrize("limits", [{}, {"max_documents": 31}, {"max_bytes": 90_000}], ids=str)
 def test_jsonl_with_rejects_blank_lines_and_several_files(tmp_path, partition_bytes, limits):
     source = {**jsonl(tmp_path), **limits}
-    runs = [
-        read(tmp_path / str(i), [source], partition_bytes=partition_bytes, by_reference=r)
-        for i, r in enumerate(([], BOTH))
-    ]
-    assert len(assert_same_documents(*runs)) == len(paths(runs[1])) > 0
+    assert_all_by_reference(tmp_path, source, partition_bytes)
 
 
 @pytest.mark.parametrize("partition_bytes", [65536, 150_000])
@@ -153,11 +157,7 @@ def test_jsonl_with_rejects_blank_lines_and_several_files(tmp_path, partition_by
 )
 def test_parquet_with_rejects_samples_and_several_files(tmp_path, partition_bytes, options):
     source = {**parquet(tmp_path), **options}
-    runs = [
-        read(tmp_path / str(i), [source], partition_bytes=partition_bytes, by_reference=r)
-        for i, r in enumerate(([], BOTH))
-    ]
-    assert len(assert_same_documents(*runs)) == len(paths(runs[1])) > 0
+    assert_all_by_reference(tmp_path, source, partition_bytes)
 
 
 @pytest.mark.parametrize(
@@ -336,11 +336,7 @@ def test_a_jsonl_source_that_changed_is_named(tmp_path, old, new, where):
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    write_corpus(folder / "corpus", documents=120)
-    notes = [p.read_text() for p in sorted((folder / "corpus" / "notes").iterdir())]
-    train(notes, 500, "<|endoftext|>", folder / "tokenizer.json")
-    items = [{"question": " ".join(notes[0].split()[:20])}, {"question": "not in the corpus at all " * 4}]
-    (folder / "bench.jsonl").write_text("".join(json.dumps(i) + "\n" for i in items))
+    write_inputs(folder, documents=120)
     older = pq.read_table(folder / "corpus" / "a.parquet")["text"].to_pylist()[:3]
     (folder / "older.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in older))
     return folder

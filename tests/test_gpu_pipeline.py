@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from corpora import recipe, write_corpus
+from corpora import recipe, write_inputs
 from cudasim.device import DeviceArray, download, emulated, install, upload
 from cudasim.module import available
 
@@ -25,7 +24,6 @@ from gpu_curate.ops.ngrams import NgramIndex, coverage, probe
 from gpu_curate.ops.text_stats import text_stats
 from gpu_curate.ops.words import word_hashes
 from gpu_curate.storage import read_json
-from gpu_curate.tokenizer import train
 
 pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 COLUMN = TextColumn.from_texts([b"one two three four five six", b"", b"one two three four five SIX", b"a b"] * 3)
@@ -66,11 +64,7 @@ def test_components_take_bands_from_the_device(monkeypatch):
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    write_corpus(folder / "corpus", documents=60)
-    notes = [p.read_text() for p in sorted((folder / "corpus" / "notes").iterdir())]
-    train(notes, 500, "<|endoftext|>", folder / "tokenizer.json")
-    items = [{"question": " ".join(notes[0].split()[:20])}, {"question": "not in the corpus at all " * 4}]
-    (folder / "bench.jsonl").write_text("".join(json.dumps(i) + "\n" for i in items))
+    write_inputs(folder, documents=60)
     return folder
 
 
