@@ -23,14 +23,13 @@ import pyarrow.parquet as pq
 
 from gpu_curate.config import Config, JsonlSource, SourceBase
 from gpu_curate.document import TextColumn
-from gpu_curate.errors import FatalError, InputError
+from gpu_curate.errors import FatalError, InputError, one_line
 from gpu_curate.sources import Record, Split
 from gpu_curate.sources.files import COMPRESSIONS, is_remote
 
 TYPE = pa.struct([("bytes", pa.int64()), ("content_hi", pa.uint64()), ("content_lo", pa.uint64())])
 _KEY = b"gpu_curate.origin"
 _BATCH_ROWS = 1024
-_BOM = b"\xef\xbb\xbf"
 # what pylibcudf raises for libcudf's exceptions, beside MemoryError; InputError is ours, of a column with nulls
 _CUDF_ERRORS = (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, InputError)
 
@@ -217,7 +216,7 @@ def _host_read(origin: Origin, row_N: np.ndarray, bytes_N: np.ndarray) -> TextCo
             chars[offsets[done] : offsets[stop]] = piece.chars[piece.offsets[0] : piece.offsets[-1]]
             done = stop
     except (OSError, LookupError, pa.ArrowException, InputError) as e:
-        what = getattr(e, "strerror", None) or " ".join(str(e).split())[:300]
+        what = getattr(e, "strerror", None) or one_line(e)
         raise _changed(*_place(origin, row_N, done), what) from e
     if done < len(row_N):
         raise _changed(*_place(origin, row_N, done), "no text there")
@@ -268,8 +267,9 @@ def _strings(array: pa.Array, taken: np.ndarray) -> TextColumn:
 
 def _jsonl_texts(origin: Origin, row_N: np.ndarray) -> Iterator[TextColumn]:
     from gpu_curate.sources.jsonl import JsonlReader
-    from gpu_curate.text.normalize import well_formed
+    from gpu_curate.text.normalize import normalizer
 
+    utf8 = normalizer(None)
     reader = JsonlReader(JsonlSource(name="origin", type="jsonl", text_column=origin.text_column))
     for split, rows in origin.rows(row_N):
         with open(split.path, "rb"):  # the reader would reject its rows
@@ -279,7 +279,7 @@ def _jsonl_texts(origin: Origin, row_N: np.ndarray) -> Iterator[TextColumn]:
         texts = []
         for item in reader.read(split):
             if isinstance(item, Record) and item.row == row:
-                texts.append(well_formed(item.text).encode("utf-8"))
+                texts.append(utf8(item.text))
                 row = next(wanted, None)
                 if row is None or len(texts) == _BATCH_ROWS:
                     yield TextColumn.from_texts(texts)
@@ -361,7 +361,7 @@ def _cudf_read(
         series = (_cudf_parquet if origin.reader == "parquet" else _cudf_jsonl)(origin, row_N)
         text = cudf_columns.text_column(series, gpu_runtime.cuda())
     except _CUDF_ERRORS as e:
-        return None, f"cuDF: {type(e).__name__}: {' '.join(str(e).split())[:300]}"
+        return None, f"cuDF: {type(e).__name__}: {one_line(e)}"
     if len(text) != len(row_N):
         return None, f"cuDF reads {len(text)} texts where there are {len(row_N)}"
     differs = _differences(text, hash_N2)
@@ -420,6 +420,8 @@ def _cudf_jsonl(origin: Origin, row_N: np.ndarray) -> Any:
 
 def _document_lines(split: Split, row_N: np.ndarray) -> bytes:
     """The lines of these rows, each with its LF. Raises: InputError: the file is shorter."""
+    from gpu_curate.sources.jsonl import BOM
+
     with open(split.path, "rb") as f:
         f.seek(split.start)
         data = f.read(split.stop - split.start if split.stop >= 0 else -1)
@@ -427,8 +429,8 @@ def _document_lines(split: Split, row_N: np.ndarray) -> bytes:
         data += b"\n"
     ends_L = np.flatnonzero(np.frombuffer(data, np.uint8) == 10) + 1
     starts_L = np.concatenate([[0], ends_L[:-1]])
-    if split.start == 0 and data.startswith(_BOM):
-        starts_L[0] = len(_BOM)
+    if split.start == 0 and data.startswith(BOM):
+        starts_L[0] = len(BOM)
     line_N = row_N - split.first_row
     if line_N[-1] >= len(ends_L):
         raise InputError(f"{split.path} has {len(ends_L)} lines from byte {split.start} on")

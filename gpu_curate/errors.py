@@ -53,3 +53,8 @@ class DeviceError(GpuCurateError):
 
 class FatalError(GpuCurateError):
     pass
+
+
+def one_line(e: BaseException, limit: int = 300) -> str:
+    """What another library's error says, without its line ends; at most `limit` characters."""
+    return " ".join(str(e).split())[:limit]

@@ -80,8 +80,8 @@ class Format:
         Returns:
             N ids over the mapped file, without a copy; an empty array for a shard without tokens.
         Raises:
-            FatalError: the file is missing or is none (a folder), or header, version, dtype, count or size differ from what they should be:
-                names the file, what was found and what was expected.
+            FatalError: the file is missing or is none (a folder), or header, version, dtype, count or size differ from
+                what they should be: names the file, what was found and what was expected.
         """
         path = Path(path)
         try:

@@ -48,7 +48,8 @@ class Stream:
     """The tokens of one split, shard after shard, memory-mapped.
 
     Args:
-        directory: a run directory, or of a manifest.json, or of llm.c shards alone (`*train*.bin`, `*val*.bin`, in order of their names).
+        directory: a run directory, or of a manifest.json, or of llm.c shards alone (`*train*.bin`, `*val*.bin`, in order
+            of their names).
         split: train, or validation (val is the same).
     Attributes:
         manifest: its content; None without one.

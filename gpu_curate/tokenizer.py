@@ -34,7 +34,7 @@ import numpy as np
 
 from gpu_curate.config import Tokenizer
 from gpu_curate.document import TextColumn
-from gpu_curate.errors import ConfigError, FatalError, GpuCurateError, InputError
+from gpu_curate.errors import ConfigError, FatalError, GpuCurateError, InputError, one_line
 
 log = logging.getLogger(__name__)
 
@@ -297,7 +297,7 @@ def _choose(path: str, data: bytes, pattern: str | None, eot: str | int, library
     except (GpuCurateError, KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as e:  # a Rust panic reaches Python as a BaseException
-        said = " ".join(str(e).split())[:200]
+        said = one_line(e, 200)
         raise ConfigError(
             f"tokenizer {path}: {reference} {draft.version or '(not installed)'} cannot run it: {type(e).__name__}: {said}"
         ) from e
@@ -349,7 +349,7 @@ def _problem(draft: Encoder, name: str, probe: list[str], expected: Ids) -> str 
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as e:  # a Rust panic reaches Python as a BaseException
-        return f"{version} cannot run it: {' '.join(str(e).split())[:200]}"
+        return f"{version} cannot run it: {one_line(e, 200)}"
     ends, expected_ends = np.cumsum(lens), np.cumsum(expected[1])
     for i, text in enumerate(probe):
         got, want = ids[ends[i] - lens[i] : ends[i]], expected[0][expected_ends[i] - expected[1][i] : expected_ends[i]]
@@ -468,7 +468,7 @@ def _read(path: str) -> tuple[bytes, str | None]:
         raise ConfigError(f"tokenizer {path}: no such file, and no huggingface_hub to ask for that name") from e
     except Exception as e:
         raise ConfigError(
-            f"tokenizer {path}: no such file, and the hub did not give one: {' '.join(str(e).split())[:200]}",
+            f"tokenizer {path}: no such file, and the hub did not give one: {one_line(e, 200)}",
             hint="without a network, give the path of a tokenizer.json, or fill the hub cache (HF_HOME) beforehand",
         ) from e
 
@@ -495,7 +495,7 @@ def _read_tiktoken(name: str) -> tuple[bytes, str]:
         encoding = tiktoken.get_encoding(name)
     except Exception as e:
         raise ConfigError(
-            f"tokenizer tiktoken:{name}: cannot get its ranks: {' '.join(str(e).split())[:200]}",
+            f"tokenizer tiktoken:{name}: cannot get its ranks: {one_line(e, 200)}",
             hint="without a network, set TIKTOKEN_CACHE_DIR to a filled cache, or give tiktoken:PATH/NAME.tiktoken",
         ) from e
     pattern = encoding._pat_str
@@ -733,14 +733,8 @@ def _open_gigatoken(encoder: Encoder) -> Callable[[Texts], Ids]:
 
     backend = gigatoken.Tokenizer.from_json(_inert(encoder, keep_specials=False)).backend
 
-    def column(text: TextColumn) -> ak.Array:
-        first, last = int(text.offsets[0]), int(text.offsets[-1])
-        chars = ak.contents.NumpyArray(text.chars[first:last], parameters={"__array__": "char"})
-        offsets = ak.index.Index64(text.offsets - first)
-        return ak.Array(ak.contents.ListOffsetArray(offsets, chars, parameters={"__array__": "string"}))
-
     def encode(texts: Texts) -> Ids:
-        texts = column(texts) if isinstance(texts, TextColumn) else texts
+        texts = ak.from_arrow(texts.to_arrow()) if isinstance(texts, TextColumn) else texts
         layout = backend.encode_batch(texts, parallel=False).layout  # parallel=False: no thread pool, safe after a fork
         return np.asarray(layout.content.data), np.diff(np.asarray(layout.offsets.data))
 

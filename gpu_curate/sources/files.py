@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-from gpu_curate.errors import ConfigError, RetryableError, UnreachableError
+from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, one_line
 
 _CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "httpx", "huggingface_hub", "requests", "urllib3")
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".lz4")
@@ -195,7 +195,7 @@ def _describe(e: BaseException) -> str:
     while root.__cause__ is not None:
         root = root.__cause__
     refused = "connection refused: " if isinstance(root, ConnectionRefusedError) else ""
-    return f"{refused}{type(e).__name__}: {' '.join(str(e).split())[:300]}"
+    return f"{refused}{type(e).__name__}: {one_line(e)}"
 
 
 @contextlib.contextmanager

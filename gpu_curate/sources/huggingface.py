@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from gpu_curate.config import HuggingFaceSource, JsonlSource, ParquetSource, RowGroups
-from gpu_curate.errors import ConfigError, RetryableError
+from gpu_curate.errors import ConfigError, RetryableError, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import COMPRESSIONS, File, open_raw, stem
 from gpu_curate.sources.jsonl import JsonlReader
@@ -133,7 +133,7 @@ class HuggingFaceReader:
         except (errors.RepositoryNotFoundError, errors.HFValidationError):
             self._fail("neither a local folder nor a data set on the hub", "a private one needs: hf auth login")
         except Exception as e:  # offline, no route, a proxy: several libraries' errors, all before any work
-            reason = " ".join(str(e).split())[:200]
+            reason = one_line(e, 200)
             self._fail(
                 f"no local folder, and the hub cannot be asked ({type(e).__name__}: {reason})",
                 "download it once (hf download --repo-type dataset --local-dir DIR NAME) and give the folder",
@@ -237,7 +237,7 @@ class HuggingFaceReader:
                 token=source.storage_options.get("token"),
             )  # fmt: skip
         except Exception as e:  # the library's own, fsspec's, the network's: no such data set, config or connection
-            self._fail(f"cannot be opened ({type(e).__name__}: {' '.join(str(e).split())[:300]})")
+            self._fail(f"cannot be opened ({type(e).__name__}: {one_line(e)})")
         if source.split not in every:
             self._fail(f"split {source.split!r} does not exist (it has {_names(every)})")
         return every[source.split]

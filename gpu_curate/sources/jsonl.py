@@ -16,7 +16,7 @@ from gpu_curate.sources.files import COMPRESSIONS, damage, is_remote, open_raw, 
 
 HEAD_BYTES = 200
 _CHUNK = 1 << 22
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 class JsonlReader:
@@ -64,7 +64,7 @@ class JsonlReader:
         try:
             for row, (offset, line) in enumerate(lines, split.first_row):
                 if offset == 0:
-                    line = line.removeprefix(_BOM)
+                    line = line.removeprefix(BOM)
                 if line.strip(b" \t\r"):
                     empty = False
                     yield self._record(row, offset, line)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gpu_curate.config import ParquetSource
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import is_remote, open_raw
 
@@ -105,7 +105,7 @@ class ParquetReader:
                     row += file.metadata.row_group(group).num_rows
                     yield from self._row_group(file, group, first)
         except (pa.ArrowException, OSError, OverflowError) as e:
-            yield Reject(row, None, f"unreadable: {_one_line(e)}")
+            yield Reject(row, None, f"unreadable: {one_line(e)}")
 
     def _row_group(self, file: pq.ParquetFile, group: int, row: int) -> Iterator[Record | Reject | Skip]:
         columns = [self.source.text_column, *self._keep]
@@ -124,13 +124,9 @@ class ParquetReader:
                     row += 1
         except (pa.ArrowException, OSError) as e:
             lost = range(row, min(max(stop, row + 1), row + _MAX_REJECTS))
-            reason = f"row group {group} unreadable from row {row} to row {max(stop, row + 1) - 1}: {_one_line(e)}"
+            reason = f"row group {group} unreadable from row {row} to row {max(stop, row + 1) - 1}: {one_line(e)}"
             for row in lost:
                 yield Reject(row, None, reason)
-
-
-def _one_line(e: BaseException) -> str:
-    return " ".join(str(e).split())[:300]
 
 
 def leaf(batch: pa.RecordBatch, name: str) -> pa.Array:

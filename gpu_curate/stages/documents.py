@@ -272,11 +272,6 @@ def _records(source: SourceBase, reader: Reader, pieces: list[Piece]) -> Iterato
                 nbytes += len(item.text.encode("utf-8", "surrogatepass"))
 
 
-def utf8_column(texts: list[bytes]) -> pa.Array:
-    """The `text` column of texts that are UTF-8 as they come from a normaliser; nobody checks it again."""
-    return pa.array(texts, pa.large_binary()).view(pa.large_string())
-
-
 class PartitionWriter:
     """Collects records of one read task and writes them as one or more partitions.
 
@@ -350,7 +345,7 @@ class PartitionWriter:
         scrubbed = self._pii.scrub_all([text for text, *_ in waiting])
         for index, spans in scrubbed.spans.items():
             self._facts["pii"].update(span.kind for span in spans)
-            self._sample(waiting[index][0].decode("utf-8"), spans)
+            self._sample(waiting[index][0], spans)
         for text, (_, *rest) in zip(scrubbed.texts, waiting, strict=True):
             self._append(text, *rest)
 
@@ -386,14 +381,14 @@ class PartitionWriter:
         self._bytes += len(text)
         self._count(piece, "documents")
 
-    def _sample(self, text: str, spans: list[Any]) -> None:
+    def _sample(self, text: bytes, spans: list[Any]) -> None:
         """Keep the shape of the first few findings of each type, so that the report can show what was taken for what."""
         from gpu_curate.text.pii import shape
 
         for span in spans:
             seen = self._samples.setdefault(span.kind, [])
             if len(seen) < 3:
-                seen.append(shape(text[span.start : span.stop]))
+                seen.append(shape(text.decode("utf-8")[span.start : span.stop]))
 
     def reject(self, reject: Reject, piece: Piece, source: SourceBase) -> None:
         where = f"{piece.split.path}: row {reject.row}" + ("" if reject.offset is None else f", byte {reject.offset}")
@@ -436,11 +431,10 @@ class PartitionWriter:
         if number > 999:
             raise FatalError(f"partition {self._part} holds more than 1,000 partitions' worth of text")
         rows = self._rows
-        if self._origin is None:
-            text, metadata = utf8_column(rows["text"]), None
-        else:
-            text, metadata = self._origin.column(), self._origin.metadata()
-        columns = {f.name: text if f.name == "text" else pa.array(rows[f.name], f.type) for f in SCHEMA}
+        columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}  # text from its UTF-8
+        metadata = None
+        if self._origin is not None:
+            columns["text"], metadata = self._origin.column(), self._origin.metadata()
         own = {
             f"{n}" if n not in SCHEMA.names else f"column_{n}": pa.array(v, pa.string()) for n, v in self._kept.items()
         }

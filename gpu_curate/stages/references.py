@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 from gpu_curate.config import Config, Reference
 from gpu_curate.document import MAX_FILES, doc_id
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, one_line
 from gpu_curate.sources.files import File, damage, decompressed, find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.documents import SCHEMA, utf8_column
+from gpu_curate.stages.documents import SCHEMA
 from gpu_curate.stages.signatures import Signatures
 from gpu_curate.storage import write_table
 
@@ -86,9 +86,7 @@ class References(Stage):
             )
         box = context.box(self.name)
         path = box.path(part, ".parquet")
-        text = utf8_column(rows["text"])
-        columns = {f.name: text if f.name == "text" else pa.array(rows[f.name], f.type) for f in SCHEMA}
-        write_table(path, pa.table(columns))
+        write_table(path, pa.table({f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}))
         facts = {"documents": len(rows["doc_id"]), "bytes": nbytes, "backend": "cpu", "set": reference.name}
         return box.commit(part, [path], {**facts, **watch.facts()})
 
@@ -120,7 +118,7 @@ def items(path: str, fields: list[str]) -> Iterator[str]:
                     if stem(name).endswith(SUFFIXES) and not stem(name).endswith(".zip"):
                         yield from _member(f"{path}!{name}", io.BytesIO(archive.read(name)), fields)
     except (*damage(), ValueError, pa.ArrowException, zipfile.BadZipFile) as e:
-        reason = "nested too deeply" if isinstance(e, RecursionError) else " ".join(str(e).split())[:300]
+        reason = "nested too deeply" if isinstance(e, RecursionError) else one_line(e)
         raise ConfigError(f"reference file {path} cannot be read: {reason}", "repair or replace the file") from e
 
 
