@@ -388,7 +388,7 @@ class PartitionWriter:
         for span in spans:
             seen = self._samples.setdefault(span.kind, [])
             if len(seen) < 3:
-                seen.append(shape(text.decode("utf-8")[span.start : span.stop]))
+                seen.append(shape(text[span.start : span.stop].decode("utf-8")))
 
     def reject(self, reject: Reject, piece: Piece, source: SourceBase) -> None:
         where = f"{piece.split.path}: row {reject.row}" + ("" if reject.offset is None else f", byte {reject.offset}")

@@ -4,7 +4,7 @@ Every pattern has bounded length, so time is linear. A finding is a number or ad
 letters, digits or `. - + % @` on its left, nor to those and a letter or digit on its right. What a type is:
 
 - email: local@domain with a dot and a top level of letters, Unicode domains too. Not image names (`icon@2x.png`).
-- iban: country and length of the registry, checksum mod 97 = 1 (ISO 13616).
+- iban: country and length of the registry, checksum mod 97 = 1 (ISO 13616), seven digits without a letter between.
 - card: 13 to 19 digits in one piece or in the groups printed on cards, an issuer's prefix, checksum of Luhn.
 - ip: public IPv4 and IPv6; the ranges for documentation count as public, since they stand for such addresses. Not:
   private, loopback, link-local, multicast, masks, IPv6 outside 2000::/3 (`abcd::ef` is C++ more often than an address),
@@ -33,14 +33,14 @@ import numpy as np
 from gpu_curate.config import Pii
 from gpu_curate.errors import ConfigError
 from gpu_curate.jit import njit
-from gpu_curate.text.swar import U64, at_most, count, equals
+from gpu_curate.text.swar import ONES, U64, at_most, count, equals
 
 # Starts and ends in a bracket: a placeholder never becomes part of what another scan could find.
 PLACEHOLDERS = {"email": "<EMAIL>", "iban": "<IBAN>", "card": "<CARD>", "ip": "<IP>", "phone": "<PHONE>"}
 
 
 class Span(NamedTuple):
-    """Where something was found: characters start..stop - 1 of the text given."""
+    """Where something was found: start..stop - 1 of the text given, characters of a string, bytes of UTF-8."""
 
     kind: str
     start: int
@@ -51,7 +51,7 @@ class Scrubbed(NamedTuple):
     """What `PiiScanner.scrub_all` made of some texts."""
 
     texts: list[bytes]  # UTF-8; the same object where nothing was replaced
-    spans: dict[int, list[Span]]  # findings by the index of their text, in characters of the text given; most have none
+    spans: dict[int, list[Span]]  # findings by the index of their text, in bytes of the text given; most have none
 
 
 class PiiScanner:
@@ -85,13 +85,13 @@ class PiiScanner:
         """
         raw = text.encode("utf-8", "surrogatepass")
         scrubbed = self.scrub_all([raw])
-        spans = scrubbed.spans.get(0, [])
+        spans = _in_characters(raw, scrubbed.spans.get(0, []))
         if scrubbed.texts[0] is not raw:
             text = scrubbed.texts[0].decode("utf-8", "surrogatepass")
         return text, dict(Counter(s.kind for s in spans)), spans
 
     def scrub_all(self, texts: list[bytes]) -> Scrubbed:
-        """`scrub` of every text, with the same results. A call costs 6 us, a text less than one and its scan.
+        """`scrub` of every text, with the same findings. A call costs 6 us, a text less than one and its scan.
 
         Args:
             texts: UTF-8; surrogates may be in it.
@@ -100,33 +100,27 @@ class PiiScanner:
         sizes = list(map(len, texts))
         # Two line ends after each text: no pattern matches one or looks past two, so that the texts are as good as alone.
         filled = sum(sizes) + 2 * len(sizes)
-        buffer = bytearray(b"\n\n").join([b"\n" * (_MARGIN - 2), *texts, b"\n" * (_MARGIN + -filled % 8)])
+        buffer = bytearray(b"\n\n").join([b"\n" * (_MARGIN - 2), *texts, b"\n" * (_MARGIN + -filled % _MARGIN)])
         spans: dict[int, list[Span]] = {}
         found = self._find(buffer)
         if not found:
             return Scrubbed(texts, spans)
         texts = list(texts)
-        starts = list(accumulate(sizes, lambda start, size: start + size + 2, initial=_MARGIN))
+        starts = list(accumulate(map((2).__add__, sizes), initial=_MARGIN))
         for index, group in groupby(found, lambda span: bisect_right(starts, span[0]) - 1):
             first = starts[index]
-            own = [(start - first, stop - first, kind) for start, stop, kind in group]
-            texts[index], spans[index] = self._replace(texts[index], own)
+            spans[index] = [Span(kind, start - first, stop - first) for start, stop, kind in group]
+            texts[index] = self._replace(texts[index], spans[index])
         return Scrubbed(texts, spans)
 
-    def _replace(self, raw: bytes, found: list[tuple[int, int, str]]) -> tuple[bytes, list[Span]]:
-        """The text and the findings in characters; `found` in bytes."""
+    def _replace(self, raw: bytes, spans: list[Span]) -> bytes:
         pieces: list[bytes] = []
-        spans: list[Span] = []
-        done = last = chars = 0
-        for start, stop, kind in found:
-            chars += _length(raw, last, start)
-            size = _length(raw, start, stop)
-            spans.append(Span(kind, chars, chars + size))
-            chars, last = chars + size, stop
+        done = 0
+        for kind, start, stop in spans:
             if kind in self._replaced:
                 pieces += [raw[done:start], PLACEHOLDERS[kind].encode()]
                 done = stop
-        return b"".join([*pieces, raw[done:]]) if pieces else raw, spans
+        return b"".join([*pieces, raw[done:]]) if pieces else raw
 
     def _find(self, buffer: bytearray) -> list[tuple[int, int, str]]:
         """Byte spans of all types, in order. A type sees what the types before it took as a placeholder would stand."""
@@ -136,17 +130,30 @@ class PiiScanner:
         found: list[tuple[int, int, str]] = []
         if not len(rows):
             return found
-        there = set(rows[:, 0].tolist())
-        for index, kind in enumerate(PLACEHOLDERS):
-            if kind not in self._kinds or there.isdisjoint(_NEEDS[kind]):
-                continue
-            candidates = rows[_worthy(raw, rows, index)].tolist()
-            if not candidates:
-                continue
-            own = list(_FINDERS[kind](buffer, candidates))
-            _mask(buffer, own)
-            found += [(start, stop, kind) for start, stop in own]
+        worthy: Candidates | None = None
+        for kind in self._kinds:
+            if worthy is None:
+                worthy = _worthy(raw, rows).tolist()
+            needs, find = _FINDERS[kind]
+            candidates = [row for row in worthy if row[0] in needs]
+            own = list(find(buffer, candidates)) if candidates else []
+            if own:
+                _mask(buffer, own)
+                found += [(start, stop, kind) for start, stop in own]
+                worthy = None
         return sorted(found)
+
+
+def _in_characters(raw: bytes, spans: list[Span]) -> list[Span]:
+    """Spans of bytes as spans of characters."""
+    found = []
+    last = chars = 0
+    for kind, start, stop in spans:
+        start_char = chars + len(raw[last:start].decode("utf-8", "surrogatepass"))
+        chars = start_char + len(raw[start:stop].decode("utf-8", "surrogatepass"))
+        found.append(Span(kind, start_char, chars))
+        last = stop
+    return found
 
 
 def _mask(buffer: bytearray, spans: list[tuple[int, int]]) -> None:
@@ -160,21 +167,17 @@ def shape(found: str) -> str:
     return "".join("0" if c.isdecimal() else "x" if c.isalpha() else c for c in found)
 
 
-def _length(raw: bytes, start: int, stop: int) -> int:
-    """Characters in raw[start:stop]."""
-    piece = raw[start:stop]
-    return len(piece) if piece.isascii() else len(piece.decode("utf-8", "surrogatepass"))
-
-
 # ------------------------------------------------------------------------------------------------------- first glance
 
-_ZEROS = U64(0x3030303030303030)
-_MARGIN = 8  # line ends before the first text and after the last, so that nothing has to ask whether the buffer goes on
-_EVEN = U64(0x00FF00FF00FF00FF)
-_BLOCK = 64  # words that are looked at closer, or not, together
+_ZEROS, _COMMAS, _BRACKETS = ONES * U64(48), ONES * U64(44), ONES * U64(40)
+U8 = np.uint8
+_BLOCK = 16  # words that are looked at closer, or not, together
+_MARGIN = (
+    8 * _BLOCK
+)  # line ends before the first text and after the last: nothing has to ask whether the buffer goes on
 _AT, _RUN, _IBAN_START, _QUAD, _V6_START = range(5)  # kinds of candidates
-_NEEDS = {"email": {_AT}, "iban": {_IBAN_START}, "card": {_RUN}, "ip": {_QUAD, _V6_START}, "phone": {_RUN}}
-Candidates = list[tuple[int, int, int]]  # kind, start, stop
+_CARD_RUN, _CALLED, _NORTH_AMERICAN_RUN = range(5, 8)  # what a run may be at the second glance
+Candidates = list[list[int]]  # kind, start, stop
 
 
 def _candidates(raw: np.ndarray, emails: bool, numbers: bool, ip: bool) -> np.ndarray:
@@ -206,59 +209,86 @@ def _is_gap(c):
 
 
 @njit(inline="always")
-def _sum(lanes):
-    """Sum of the eight bytes of a word."""
-    lanes = (lanes & _EVEN) + (lanes >> U64(8) & _EVEN)
-    lanes += lanes >> U64(16)
-    return (lanes + (lanes >> U64(32))) & U64(0xFFFF)
+def _put(out, n, kind, start, stop):
+    """Write candidate `n`; return the next one's place."""
+    out[n, 0], out[n, 1], out[n, 2] = kind, start, stop
+    return n + 1
+
+
+@njit(inline="always")
+def _digits(text, start, stop):
+    """How many of fewer than 256 bytes are digits: a sum of bytes."""
+    digits = U8(0)
+    for i in range(start, stop):
+        digits = U8(digits + U8(U8(text[i] - U8(48)) <= U8(9)))
+    return int(digits)
 
 
 @njit
-def _glance(text, low, high):
-    """What text[low:high] may hold the end of: 1 for `@`, 2 for a number, 4 for an IP address; `high - low` < 254.
+def _glance(raw, seen):
+    """For each block of `raw`: 1 for an `@`, 2 if it may hold the end of a number, 4 of an IPv4, 8 of an IPv6 address.
 
-    First how many digits, dots and colons there are, which most prose does not pass: a byte of a word counts every eighth,
-    so that there is one addition a word. Then seven digits within 17 bytes, the three dots of an IPv4 address (15 bytes at
-    most) and the first three colons of an IPv6 address (14) lie in three words, wherever they start; or else two colons
-    meet. The loops neither leave early nor store, so they vectorise.
+    By how many digits (of two half blocks), dots after one and colons (of this block and the one before) there are, which
+    most prose does not pass. The sums are of bytes, since a block is short, and the compiler knows its length: all of it is
+    about a hundred instructions.
     """
-    text = text[max(0, low - 2) : high]  # an index that cannot be negative
-    digits = dots = colons = at_signs = U64(0)
+    half = 4 * _BLOCK
+    seen[0] = digits_1 = dots_1 = colons_1 = 0
+    for block in range(1, seen.size):
+        text = raw[2 * half * block - 1 : 2 * half * (block + 1)]
+        dots = colons = at_signs = U8(0)
+        for i in range(2 * half):
+            before, c = text[i], text[i + 1]
+            dots = U8(dots + U8(U8(c == U8(46)) & U8(U8(before - U8(48)) <= U8(9))))
+            colons = U8(colons + U8(c == U8(58)))
+            at_signs = U8(at_signs | U8(c == U8(64)))
+        first, second = _digits(text, 1, half + 1), _digits(text, half + 1, 2 * half + 1)
+        number = (digits_1 + first >= 7) | (first + second >= 7)
+        v4, v6 = dots + dots_1 >= 3, colons + colons_1 >= 2
+        seen[block] = at_signs | number << 1 | v4 << 2 | v6 << 3
+        digits_1, dots_1, colons_1 = second, int(dots), int(colons)
+
+
+@njit
+def _digits_meet(text):
+    """Whether seven bytes of a run start with a digit, as seven digits within 17 bytes do."""
+    some = run_1 = pair_1 = digit_1 = U64(0)
     for i in range(text.size):
         word = text[i]
-        digits += at_most(word ^ _ZEROS, 9) >> U64(7)
-        dots += equals(word, 46) >> U64(7)
-        colons += equals(word, 58) >> U64(7)
-        at_signs |= equals(word, 64)
-    many = _sum(digits)
-    seen = int(at_signs != U64(0))
-    if many >= U64(7):
-        some = digits_1 = pair_1 = U64(0)
-        for i in range(text.size):
-            digits = count(at_most(text[i] ^ _ZEROS, 9))
-            some |= U64(digits + pair_1 >= U64(7))
-            pair_1 = digits + digits_1
-            digits_1 = digits
-        seen |= 2 * int(some != U64(0))
-    some = U64(0)
-    if many >= U64(4) and _sum(dots) >= U64(3):
-        digit_1 = dot_1 = dots_1 = pair_1 = U64(0)
-        for i in range(text.size):
-            digit, dot = at_most(text[i] ^ _ZEROS, 9), equals(text[i], 46)
-            dots = count(digit & (dot << U64(8) | dot_1 >> U64(56)) & (digit << U64(16) | digit_1 >> U64(48)))
-            some |= U64(dots + pair_1 >= U64(3))
-            pair_1 = dots + dots_1  # of this word and the one before
-            digit_1, dot_1, dots_1 = digit, dot, dots
-    if _sum(colons) >= U64(2):
-        colon_1 = colons_1 = pair_1 = U64(0)
-        for i in range(text.size):
-            colon = equals(text[i], 58)
-            colons = count(colon)
-            some |= U64(colons + pair_1 >= U64(3)) | colon & (colon << U64(8) | colon_1 >> U64(56))
-            pair_1 = colons + colons_1
-            colon_1, colons_1 = colon, colons
-    seen |= 4 * int(some != U64(0))
-    return seen
+        digit = at_most(word ^ _ZEROS, 9)
+        mark = at_most(word ^ _BRACKETS, 1) | (at_most(word ^ _COMMAS, 3) & ~equals(word, 44))  # () and -./
+        run = digit | equals(word, 32) | mark
+        pair = run & (run << U64(8) | run_1 >> U64(56))
+        four = pair & (pair << U64(16) | pair_1 >> U64(48))
+        some |= four & (pair << U64(32) | pair_1 >> U64(32)) & (digit << U64(48) | digit_1 >> U64(16))
+        run_1, pair_1, digit_1 = run, pair, digit
+    return some != U64(0)
+
+
+@njit
+def _dots_meet(text):
+    """Whether the three dots of an IPv4 address, 15 bytes at most, each between digits, lie in three words."""
+    some = digit_1 = dot_1 = dots_1 = pair_1 = U64(0)
+    for i in range(text.size):
+        digit, dot = at_most(text[i] ^ _ZEROS, 9), equals(text[i], 46)
+        dots = count(digit & (dot << U64(8) | dot_1 >> U64(56)) & (digit << U64(16) | digit_1 >> U64(48)))
+        some |= U64(dots + pair_1 >= U64(3))
+        pair_1 = dots + dots_1  # of this word and the one before
+        digit_1, dot_1, dots_1 = digit, dot, dots
+    return some != U64(0)
+
+
+@njit
+def _colons_meet(text):
+    """Whether two colons meet, or the first three of an IPv6 address, 14 bytes at most, lie in three words."""
+    some = colon_1 = colons_1 = pair_1 = U64(0)
+    for i in range(text.size):
+        colon = equals(text[i], 58)
+        colons = count(colon)
+        some |= U64(colons + pair_1 >= U64(3)) | colon & (colon << U64(8) | colon_1 >> U64(56))
+        pair_1 = colons + colons_1
+        colon_1, colons_1 = colon, colons
+    return some != U64(0)
 
 
 @njit
@@ -271,26 +301,33 @@ def _look(text, raw, emails, numbers, ip, out):
     """
     n = 0
     done = run_stop = _MARGIN
-    for block in range(0, text.size, _BLOCK):
-        high = min(block + _BLOCK, text.size)
-        seen = _glance(text, block, high)
-        if emails and seen & 1:
+    seen = np.empty(raw.size // (8 * _BLOCK), np.uint8)
+    _glance(raw, seen)
+    wanted = U8(1 * emails | 2 * numbers | 12 * ip)
+    for b in range(seen.size):
+        flags = seen[b] & wanted
+        if flags == 0:
+            continue
+        block, high = _BLOCK * b, _BLOCK * (b + 1)
+        if flags & 1:
             if n + 8 * _BLOCK > out.shape[0]:
                 return -1
             for i in range(8 * block, 8 * high):
                 if raw[i] == 64 and _may_join(raw[i - 1], raw[i + 1]):
-                    out[n, 0], out[n, 1], out[n, 2] = _AT, i, i + 1
-                    n += 1
-        if not (numbers and seen & 2) and not (ip and seen & 4):
+                    n = _put(out, n, _AT, i, i + 1)
+            if flags == 1:
+                continue
+        near_by = text[block - 2 : high]
+        addresses = (flags & 4 and _dots_meet(near_by)) or (flags & 8 and _colons_meet(near_by))
+        if not addresses and not (flags & 2 and _digits_meet(near_by)):
             continue
         # an IPv4 address has 4 digits or more, an IPv6 address two colons; a number alone has 7 digits
-        addresses = ip and seen & 4 != 0
         enough_digits = U64(4) if addresses else U64(7)
         digits_1 = digits_2 = colons_1 = colons_2 = U64(0)
-        for w in range(max(0, block - 2), high):
-            digits = count(at_most(text[w] ^ _ZEROS, 9))
-            near = digits + digits_1 + digits_2 >= enough_digits
-            digits_2, digits_1 = digits_1, digits
+        for w in range(block - 2, high):
+            digits_0 = count(at_most(text[w] ^ _ZEROS, 9))
+            near = digits_0 + digits_1 + digits_2 >= enough_digits
+            digits_2, digits_1 = digits_1, digits_0
             if addresses:
                 colons = count(equals(text[w], 58))
                 near = near or colons + colons_1 + colons_2 >= U64(2)
@@ -313,11 +350,9 @@ def _look(text, raw, emails, numbers, ip, out):
                     # four hexadecimal digits of which the first is 2 or 3 (2000::/3), or ::f (mapped IPv4)
                     allocated = raw[i - 4] == 50 or raw[i - 4] == 51
                     if allocated and _is_hex(raw[i - 3]) and _is_hex(raw[i - 2]) and _is_hex(raw[i - 1]):
-                        out[n, 0], out[n, 1], out[n, 2] = _V6_START, i - 4, i + 1
-                        n += 1
+                        n = _put(out, n, _V6_START, i - 4, i + 1)
                     if raw[i + 1] == 58 and (raw[i + 2] | 32) == 102:
-                        out[n, 0], out[n, 1], out[n, 2] = _V6_START, i, i + 3
-                        n += 1
+                        n = _put(out, n, _V6_START, i, i + 3)
                     continue
                 if _is_digit(raw[i - 1]):
                     continue
@@ -332,35 +367,34 @@ def _look(text, raw, emails, numbers, ip, out):
                             break
                         j += 1
                     if dots == 3 and j > group and j - group <= 3:
-                        out[n, 0], out[n, 1], out[n, 2] = _QUAD, i, j
-                        n += 1
+                        n = _put(out, n, _QUAD, i, j)
                 if not numbers:
                     continue
                 x, y = raw[i - 2], raw[i - 1]
                 if x >= 65 and x <= 90 and y >= 65 and y <= 90 and _is_digit(raw[i + 1]):
-                    out[n, 0], out[n, 1], out[n, 2] = _IBAN_START, i - 2, i + 2
-                    n += 1
+                    n = _put(out, n, _IBAN_START, i - 2, i + 2)
                 if i < run_stop:
                     continue
                 gap = 0
                 dense = False
-                recent = 0  # bit k: a digit k bytes back
+                recent = digits = 0  # bit k: a digit k bytes back, of 17; how many are set
                 j = i
                 while gap <= 3:
-                    recent = (recent << 1) & 0x1FFFF
+                    digits -= recent >> 16
+                    recent = recent << 1 & 0x1FFFF
                     if _is_digit(raw[j]):
                         recent |= 1
+                        digits += 1
                         gap = 0
                         run_stop = j + 1
-                        dense = dense or _bits(recent) >= 7
+                        dense = dense or digits >= 7
                     elif _is_gap(raw[j]):
                         gap += 1
                     else:
                         break
                     j += 1
                 if dense:
-                    out[n, 0], out[n, 1], out[n, 2] = _RUN, i, run_stop
-                    n += 1
+                    n = _put(out, n, _RUN, i, run_stop)
     return n
 
 
@@ -369,15 +403,6 @@ def _may_join(before, after):
     """What stands left and right of the `@` of an address."""
     local = _is_letter(before) or _is_digit(before) or before in (95, 37, 43, 39, 45)  # _%+'-
     return local and (_is_letter(after) or _is_digit(after))
-
-
-@njit(inline="always")
-def _bits(x):
-    n = 0
-    while x:
-        x &= x - 1
-        n += 1
-    return n
 
 
 # ------------------------------------------------------------------------------------------------------- second glance
@@ -392,24 +417,27 @@ def _pack(words: Iterable[bytes]) -> np.ndarray:
 
 
 @njit
-def _worthy(raw, rows, kind):
-    """Which of the candidates `rows` are worth a pattern of `kind`, an index of `PLACEHOLDERS`."""
-    keep = np.zeros(len(rows), np.bool_)
+def _worthy(raw, rows):
+    """Those of the candidates that a pattern is worth trying at, int64[N, 3] in the same order; a run as what it may be."""
+    out = np.empty((3 * len(rows), 3), np.int64)
+    n = 0
     for k in range(len(rows)):
         candidate, start, stop = rows[k]
-        if candidate == _AT:
-            keep[k] = kind == 0
-        elif candidate == _IBAN_START:
-            keep[k] = kind == 1 and _may_be_iban(raw, start)
-        elif candidate == _QUAD:
-            keep[k] = kind == 3 and _may_be_v4(raw, start, stop)
-        elif candidate == _V6_START:
-            keep[k] = kind == 3 and _may_be_v6(raw, start)
-        elif kind == 2:
-            keep[k] = _may_hold_card(raw, start, stop)
-        else:
-            keep[k] = kind == 4 and (_may_be_called(raw, start) or _may_hold_north_american(raw, start, stop))
-    return keep
+        if candidate == _RUN:
+            if _may_hold_card(raw, start, stop):
+                n = _put(out, n, _CARD_RUN, start, stop)
+            if _may_be_called(raw, start):
+                n = _put(out, n, _CALLED, start, stop)
+            if _may_hold_north_american(raw, start, stop):
+                n = _put(out, n, _NORTH_AMERICAN_RUN, start, stop)
+        elif (
+            candidate == _AT
+            or (candidate == _IBAN_START and _may_be_iban(raw, start))
+            or (candidate == _QUAD and _may_be_v4(raw, start, stop))
+            or (candidate == _V6_START and _may_be_v6(raw, start))
+        ):
+            n = _put(out, n, candidate, start, stop)
+    return out[:n]
 
 
 @njit(inline="always")
@@ -439,22 +467,21 @@ def _may_be_iban(raw, start):
     length = _IBAN_SIZES[x - 65, y - 65]
     rest = n = 0
     head = 0  # country and check digits, which count as the last four
-    recent = 0
-    dense = False  # as a run: what is not, goes unseen unless the text around it is
+    digits = 0  # since the last letter; without seven it would go unseen unless the text around it had them
+    dense = False
     i = start
     while n < length:
         c = raw[i]
-        recent = (recent << 1) & 0x1FFFF
         if (c == 32 or c == 45) and n >= 4:
             i += 1
             c = raw[i]
-            recent = (recent << 1) & 0x1FFFF
         if _is_digit(c):
             rest = (rest * 10 + c - 48) % 97
-            recent |= 1
-            dense = dense or _bits(recent) >= 7
+            digits += 1
+            dense = dense or digits >= 7
         elif c >= 65 and c <= 90:
             rest = (rest * 100 + c - 55) % 97
+            digits = 0
         else:
             return False
         n += 1
@@ -609,7 +636,10 @@ _right = re.compile(_RIGHT)
 _LOCAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+'-"
 _DOMAIN = re.compile(rb"[A-Za-z0-9.\x80-\xff-]{3,255}+")
 _TOP_LEVEL = re.compile(r"xn--[A-Za-z0-9-]{1,59}|[A-Za-z]{2,24}(?![A-Za-z0-9-])|[^\W\d_]{2,24}")
-_IMAGE_SCALE = re.compile(r"\dx\.")
+_IMAGE_SCALE = re.compile(rb"\dx\.")
+# The longest run of labels that ends in a top level, and what is right for all others of it.
+_ASCII_DOMAIN = re.compile(rb"((?:[A-Za-z0-9-]++\.)+)(?>xn--[A-Za-z0-9-]{1,59}+|[A-Za-z]{2,24}+)(?![A-Za-z0-9])")
+_ASCII_LABELS = re.compile(rb"(?:(?!-)[A-Za-z0-9-]{1,63}(?<!-)\.)+")
 
 
 def _emails(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
@@ -642,14 +672,18 @@ def _local_start(before: bytes, at: int) -> int:
 
 def _domain_size(run: bytes) -> int:
     """Bytes of the domain that `run` starts with; 0 if it is none."""
-    domain = run.decode("utf-8", "ignore")
-    if not domain.isascii():
-        foreign = re.search(
-            r"[^\w.\-\u0300-\u036f\u0900-\u0dff]", domain
-        )  # quotes, dashes, full stops of other scripts
-        domain = domain[: foreign.start()] if foreign else domain
-    if _IMAGE_SCALE.match(domain):
+    if _IMAGE_SCALE.match(run):
         return 0
+    if run.isascii():  # `_labels_size` in two patterns
+        match = _ASCII_DOMAIN.match(run)
+        return match.end() if match and _ASCII_LABELS.fullmatch(match[1]) else 0
+    domain = run.decode("utf-8", "ignore")
+    foreign = re.search(r"[^\w.\-\u0300-\u036f\u0900-\u0dff]", domain)  # quotes, dashes, full stops of other scripts
+    return _labels_size(domain[: foreign.start()] if foreign else domain)
+
+
+def _labels_size(domain: str) -> int:
+    """Bytes of the longest run of labels from the start whose last may be a top level; 0 if there is none or one is bad."""
     labels = domain.split(".")
     if "" in labels:
         labels = labels[: labels.index("")]
@@ -726,15 +760,21 @@ _ISSUERS = (
 
 def _cards(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
     for match in _within(_CARD, raw, candidates):
-        digits = re.sub(rb"\D", b"", match.group()).decode()
-        issued = any(low <= digits[: len(low)] <= high and len(digits) in n for low, high, n in _ISSUERS)
-        if issued and _luhn(digits):
+        digits = match.group().translate(None, b" -")
+        if _luhn(digits) and _is_issued(digits.decode()):
             yield match.span()
 
 
-def _luhn(digits: str) -> bool:
-    doubled = (sum(divmod(2 * int(d), 10)) for d in digits[-2::-2])
-    return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
+_PLAIN = bytes.maketrans(b"0123456789", bytes(range(10)))
+_DOUBLED = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)))  # and the digits of that added
+
+
+def _luhn(digits: bytes) -> bool:
+    return (sum(digits[-1::-2].translate(_PLAIN)) + sum(digits[-2::-2].translate(_DOUBLED))) % 10 == 0
+
+
+def _is_issued(digits: str) -> bool:
+    return any(low <= digits[: len(low)] <= high and len(digits) in n for low, high, n in _ISSUERS)
 
 
 # ----------------------------------------------------------------------------------------------------------------- IP
@@ -840,6 +880,7 @@ _BETWEEN = frozenset(b"number no nr us me at on is".split())
 _LABEL_WORDS, _BETWEEN_WORDS = _pack(sorted(_LABELS)), _pack(sorted(_BETWEEN))
 _NEXT = re.compile(rb"[ \t]{0,2}(?:/|,|;|\||&|or|and)[ \t]{0,2}(?=[+(]?\d)")
 _NUMBER_ENDS = re.compile(rb"(?![\d_@]|[A-Z]{2}\d|[.\-+%][\w@])")  # a letter may follow: web text often lacks the blank
+_BLANK = re.compile(rb"(?<=\d)[ (]")
 _NOT_A_PHONE = re.compile(
     rb"(?:1[5-9]|20)\d\d[ ./-]{1,3}(?:(?:1[5-9]|20)\d\d|[01]?\d[ ./-][0-3]?\d(?:\D.*)?)$"  # years, 2024-05-01
     rb"|[0-3]?\d[./-][01]?\d[./-](?:1[5-9]|20)\d\d(?:\D.*)?$"  # 01.05.2024
@@ -848,8 +889,10 @@ _NOT_A_PHONE = re.compile(
 
 
 def _phones(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
-    found = [m.span() for m in _within(_NORTH_AMERICAN, raw, candidates)]
-    for _, start, _ in candidates:
+    found = [m.span() for m in _within(_NORTH_AMERICAN, raw, [c for c in candidates if c[0] == _NORTH_AMERICAN_RUN])]
+    for kind, start, _ in candidates:
+        if kind != _CALLED:
+            continue
         sign = start - 1 if raw[start - 1 : start] in (b"+", b"(") else start
         if sign and raw[sign : sign + 1] != b"(" and _LEFT_OF_PHONE.match(raw, sign - 1):
             continue
@@ -879,13 +922,14 @@ def _cut(raw: bytearray, span: tuple[int, int], good: Callable[[bytes], bool]) -
     """The longest head of a run of digits that is a number: all of it, or up to a blank."""
     start, stop = span
     run = bytes(raw[start:stop])
-    ends = [len(run)] if _NUMBER_ENDS.match(raw, stop) else []
-    ends += [m.start() for m in re.finditer(rb"(?<=\d)[ (]", run)][::-1]
-    for end in ends:
+    ends = [m.start() for m in _BLANK.finditer(run)]
+    if _NUMBER_ENDS.match(raw, stop):
+        ends.append(len(run))
+    for end in reversed(ends):
         head = run[:end]
         if head[:1] == b"(" and b")" not in head:
             continue
-        if 7 <= sum(map(bytes.isdigit, (head[i : i + 1] for i in range(end)))) <= 15 and good(head):
+        if 7 <= end - len(head.translate(None, b"0123456789")) <= 15 and good(head):
             return [(start, start + end)]
     return []
 
@@ -936,10 +980,11 @@ def _within(pattern: re.Pattern[bytes], raw: bytearray, candidates: Candidates) 
         yield from pattern.finditer(raw, start - 1, stop + 2)
 
 
-_FINDERS: dict[str, Callable[[bytearray, Candidates], Iterator[tuple[int, int]]]] = {
-    "email": _emails,
-    "iban": _ibans,
-    "card": _cards,
-    "ip": _ips,
-    "phone": _phones,
+# By type, in their order: which candidates it needs, and what finds it among them.
+_FINDERS: dict[str, tuple[frozenset[int], Callable[[bytearray, Candidates], Iterator[tuple[int, int]]]]] = {
+    "email": (frozenset((_AT,)), _emails),
+    "iban": (frozenset((_IBAN_START,)), _ibans),
+    "card": (frozenset((_CARD_RUN,)), _cards),
+    "ip": (frozenset((_QUAD, _V6_START)), _ips),
+    "phone": (frozenset((_CALLED, _NORTH_AMERICAN_RUN)), _phones),
 }

@@ -164,7 +164,8 @@ def test_spans_count_characters_and_come_in_order():
         "+1 415 555 0142", "a@b.org", "8.8.8.8", "DE89 3704 0044 0532 0130 00", "4111111111111111",
     ]  # fmt: skip
     assert counts == dict.fromkeys(["phone", "email", "ip", "iban", "card"], 1)
-    assert ALL.scrub_all([b"", text.encode()]).spans == {1: spans}
+    in_bytes = [Span(s.kind, len(text[: s.start].encode()), len(text[: s.stop].encode())) for s in spans]
+    assert ALL.scrub_all([b"", text.encode()]).spans == {1: in_bytes}
 
 
 def test_text_without_findings_is_the_same_object():
@@ -233,10 +234,11 @@ def plain_candidates(raw, emails, numbers, ip):
     return np.array(sorted(rows, key=lambda row: row[1:]), np.int64).reshape(-1, 3)
 
 
-def plain_worthy(raw, rows, kind):
+def plain_worthy(raw, rows):
     """`_worthy` without any condition on what the candidates say."""
-    wanted = [(pii._AT,), (pii._IBAN_START,), (pii._RUN,), (pii._QUAD, pii._V6_START), (pii._RUN,)][kind]
-    return np.isin(rows[:, 0], wanted)
+    as_what = (pii._CARD_RUN, pii._CALLED, pii._NORTH_AMERICAN_RUN)
+    runs = [(kind, start, stop) for _, start, stop in rows[rows[:, 0] == pii._RUN] for kind in as_what]
+    return np.concatenate([rows[rows[:, 0] != pii._RUN], np.array(runs, np.int64).reshape(-1, 3)])
 
 
 def plain_scrub(text):
@@ -273,7 +275,8 @@ def test_many_texts_at_once_give_what_each_gives_alone(texts):
     scrubbed = ALL.scrub_all(raws)
     alone = [ALL.scrub(text) for text in texts]
     assert scrubbed.texts == [text.encode() for text, _, _ in alone]
-    assert scrubbed.spans == {index: spans for index, (_, _, spans) in enumerate(alone) if spans}
+    in_characters = {index: pii._in_characters(raws[index], spans) for index, spans in scrubbed.spans.items()}
+    assert in_characters == {index: spans for index, (_, _, spans) in enumerate(alone) if spans}
     assert all(scrubbed.texts[i] is raws[i] for i in range(len(texts)) if i not in scrubbed.spans)
 
 
@@ -314,12 +317,29 @@ def test_lone_surrogates_in_one_text_leave_the_others_alone():
 
 
 def test_iban_needs_digits_within_reach_whatever_stands_around_it():
-    letters = "KW12ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # well-formed but for its check digits
-    rest = int("".join(str(int(c, 36)) for c in letters[4:] + "KW00")) % 97
-    sparse = f"KW{98 - rest:02}" + letters[4:]
-    assert pii._mod_97(sparse) == 1
-    for text in [sparse, f"12345678 {sparse}", f"{sparse} on 2024-05-01 and 2024-05-02"]:
-        assert found(text) == []
+    for account in ["ABCDEFGHIJKLMNOPQRSTUVWXYZ", "ABCD123A456B789C012D345E67"]:
+        rest = int("".join(str(int(c, 36)) for c in account + "KW00")) % 97
+        sparse = f"KW{98 - rest:02}{account}"
+        assert pii._mod_97(sparse) == 1
+        for text in [sparse, f"12345678 {sparse}", f"{sparse} on 2024-05-01 and 2024-05-02", f"{sparse} 12345678"]:
+            assert found(text) == []
+
+
+DOMAIN_PIECES = [
+    "a", "b1", "-", ".", ".", ".com", ".org", "xn--", "xn", "1x", "2x.", "png", "x" * 24, "y" * 25, "z" * 62, "z" * 63,
+    "q" * 59, "0", "A",
+]  # fmt: skip
+
+
+@example(["a.com-b.", "org"])
+@example(["a.xn--", "q" * 59, "-b"])
+@example(["-a.com"])
+@given(st.lists(st.sampled_from(DOMAIN_PIECES), min_size=1, max_size=9))
+@settings(max_examples=500, deadline=None)
+def test_a_domain_of_ascii_is_what_its_labels_say(pieces):
+    run = "".join(pieces)
+    if not re.match(r"\dx\.", run):
+        assert pii._domain_size(run.encode()) == pii._labels_size(run)
 
 
 @given(st.integers(0, 2**32 - 1))
