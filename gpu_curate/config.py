@@ -437,7 +437,11 @@ class Run(Section):
         "local", description="local, inline (one process), dask, dask-cuda, or a dask scheduler's address (tcp://...)"
     )
     workers: int | None = Field(None, ge=1, description="worker processes; null: one per core")
-    partition_bytes: int = Field(268_435_456, ge=1 << 16, description="bytes of text per partition")
+    partition_bytes: int = Field(
+        268_435_456,
+        ge=1 << 16,
+        description="bytes of text per partition, the work of one task; smaller keeps more workers busy with few files",
+    )
     by_reference: list[Literal["parquet", "jsonl"]] = Field(
         ["parquet"],
         description="source types whose text is not copied into documents/ where nothing changes it: `normalize: null`, no "

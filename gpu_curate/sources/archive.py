@@ -34,10 +34,11 @@ class Damage(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Decompressed bytes. `first`: the first of a gzip member or a frame."""
+    """Decompressed bytes. `first`: the first of a gzip member or a frame, which begins at byte `origin` of the file."""
 
     data: bytes
     first: bool
+    origin: int
 
 
 # ---------------------------------------------------------------------------------------------------- decompression
@@ -121,14 +122,14 @@ def _parts(raw: IO[bytes], head: bytes) -> Iterator[Part | Damage]:
     """
     kind = _compression(head)
     if kind is not None:
-        dictionary = None
+        dictionary, size = None, len(head)
         if kind is _Zstd and head.startswith(_ZSTD_DICTIONARY):
-            dictionary, head = _dictionary(raw, head)
-        yield from _members(raw, head, kind, dictionary)
+            dictionary, size, head = _dictionary(raw, head)
+        yield from _members(raw, head, size, kind, dictionary)
         return
     first = True
     while head:
-        yield Part(head, first)
+        yield Part(head, first, 0)
         first = False
         head = raw.read(_OUT)
 
@@ -137,8 +138,8 @@ def _skippable(data: bytes) -> bool:
     return data[1:4] == b"\x2a\x4d\x18" and 0x50 <= data[0] <= 0x5F
 
 
-def _dictionary(raw: IO[bytes], head: bytes) -> tuple[Any, bytes]:
-    """The dictionary in the first frame of a .warc.zst, and the bytes that were read beyond it."""
+def _dictionary(raw: IO[bytes], head: bytes) -> tuple[Any, int, bytes]:
+    """The dictionary in the first frame of a .warc.zst, the bytes read so far, and those of them beyond it."""
     import zstandard
 
     size = int.from_bytes(head[4:8], "little")
@@ -147,13 +148,14 @@ def _dictionary(raw: IO[bytes], head: bytes) -> tuple[Any, bytes]:
     content = head[8 : 8 + size]
     if content.startswith(_ZSTD):
         content = zstandard.ZstdDecompressor().decompress(content, max_output_size=64 << 20)
-    return zstandard.ZstdCompressionDict(content), head[8 + size :]
+    return zstandard.ZstdCompressionDict(content), len(head), head[8 + size :]
 
 
-def _members(raw: IO[bytes], data: bytes, kind: type[_Member], dictionary: Any = None) -> Iterator[Part | Damage]:
-    """Members back to back. `data`: bytes of `raw` already read."""
+def _members(
+    raw: IO[bytes], data: bytes, at: int, kind: type[_Member], dictionary: Any = None
+) -> Iterator[Part | Damage]:
+    """Members back to back. `at`: how many bytes of `raw` have been read; `data`: the last of them."""
     step = 4 << 10 if kind is _Zstd else _IN
-    at = len(data)  # compressed bytes read so far
 
     def read() -> bytes:
         nonlocal at
@@ -181,7 +183,7 @@ def _members(raw: IO[bytes], data: bytes, kind: type[_Member], dictionary: Any =
                 out = member.feed(chunk)
                 while out or member.more:
                     if out:
-                        yield Part(out, first)
+                        yield Part(out, first, start)
                         first = False
                     if not member.more:
                         break
@@ -241,6 +243,7 @@ class _Bytes:
         self.damage: Damage | None = None
         self.ended = False
         self.starts: deque[int] = deque()  # offsets of members that begin with a record: no record reaches across one
+        self._origins: deque[tuple[int, int]] | None = None if _compression(head) is None else deque()
 
     def fill(self) -> bool:
         """One more part into the buffer; False at the end of the file or at damage."""
@@ -253,8 +256,11 @@ class _Bytes:
         if isinstance(part, Damage):
             self.damage = part
             return False
+        offset = self.offset + self.available()
         if part.first and _WARC_LINE.match(part.data):
-            self.starts.append(self.offset + len(self._buffer) - self._at)
+            self.starts.append(offset)
+        if part.first and self._origins is not None:
+            self._origins.append((offset, part.origin))
         self._buffer = self._buffer[self._at :] + part.data
         self._at = 0
         return True
@@ -275,6 +281,14 @@ class _Bytes:
         self._buffer, self._at, self.offset, self.ended = b"", 0, offset, False
         self.starts.clear()
         return True
+
+    def origin(self) -> int:
+        """The byte of the file at which the member begins that the byte at hand is in; of a plain file, that byte."""
+        if self._origins is None:
+            return self.offset
+        while len(self._origins) > 1 and self._origins[1][0] <= self.offset:
+            self._origins.popleft()
+        return self._origins[0][1] if self._origins else 0
 
     def available(self) -> int:
         return len(self._buffer) - self._at
@@ -338,14 +352,21 @@ class Broken(NamedTuple):
     offset: int  # in the decompressed file
     reason: str
     head: bytes
+    origin: int  # as of a record
 
 
 class ArchiveRecord:
-    """A record whose header has been read. `read` what is wanted of its block, then `finish`."""
+    """A record whose header has been read. `read` what is wanted of its block, then `finish`.
 
-    def __init__(self, data: _Bytes, offset: int, head: bytes, fields: dict[str, str], length: int):
+    Attributes:
+        offset: its first byte in the decompressed file.
+        origin: byte of the file where the gzip member or frame begins that its first byte is in; of a plain file, that byte.
+            It never decreases from one record or Broken to the next, and does not depend on what was read of them.
+    """
+
+    def __init__(self, data: _Bytes, offset: int, origin: int, head: bytes, fields: dict[str, str], length: int):
         self._data, self._start, self._left = data, data.offset, length
-        self.offset, self.head, self.fields, self.length = offset, head, fields, length
+        self.offset, self.origin, self.head, self.fields, self.length = offset, origin, head, fields, length
         self.bad_lines: list[bytes] = []  # of the header, without a colon
 
     def read(self, n: int) -> bytes:
@@ -382,7 +403,7 @@ class ArchiveRecord:
         return "arc-content-type" in self.fields
 
     def _broken(self, reason: str) -> Broken:
-        return Broken(self.offset, reason, self.head[:200])
+        return Broken(self.offset, reason, self.head[:200], self.origin)
 
 
 def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
@@ -396,12 +417,12 @@ def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
     while True:
         _skip_blank(data)
         line = data.peek(_line_end(data))
-        offset = data.offset
+        offset, origin = data.offset, data.origin()
         if not line:
             if data.damage is None:
                 return
             reason = f"truncated at offset {offset}" if data.damage.final else data.damage.reason
-            yield Broken(offset, reason, b"")
+            yield Broken(offset, reason, b"", origin)
             data.pass_damage()
             continue
         arc = arc or (offset == 0 and line.startswith(b"filedesc:"))
@@ -410,12 +431,12 @@ def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
             fields = _arc_fields(line)
             if fields is not None:
                 data.take(len(line))
-                yield ArchiveRecord(data, offset, line, fields, int(fields["content-length"]))
+                yield ArchiveRecord(data, offset, origin, line, fields, int(fields["content-length"]))
                 continue
             reason = "no record header where one is due"
         elif _WARC_LINE.match(line):
             header = _header(data)
-            if header is not None and (record := _warc_record(data, offset, header)):
+            if header is not None and (record := _warc_record(data, offset, origin, header)):
                 yield record
                 continue
             reason = "bad record header: no valid Content-Length"
@@ -431,7 +452,7 @@ def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
             reason = "not a WARC or ARC file"
         if not found and data.damage is not None:
             data.pass_damage()
-        yield Broken(offset, reason, head)
+        yield Broken(offset, reason, head, origin)
 
 
 def _skip_blank(data: _Bytes) -> None:
@@ -467,7 +488,7 @@ def _header(data: _Bytes) -> bytes | None:
         n *= 4
 
 
-def _warc_record(data: _Bytes, offset: int, header: bytes) -> ArchiveRecord | None:
+def _warc_record(data: _Bytes, offset: int, origin: int, header: bytes) -> ArchiveRecord | None:
     fields: dict[str, str] = {}
     bad = []
     name = ""
@@ -484,7 +505,7 @@ def _warc_record(data: _Bytes, offset: int, header: bytes) -> ArchiveRecord | No
     length = fields.get("content-length", "")
     if not (length.isascii() and length.isdigit() and len(length) <= 18):
         return None
-    record = ArchiveRecord(data, offset, header, fields, int(length))
+    record = ArchiveRecord(data, offset, origin, header, fields, int(length))
     record.bad_lines = bad
     return record
 

@@ -55,13 +55,16 @@ def chunked(body: bytes, size: int) -> bytes:
 
 
 def read(path, data: bytes | None = None, **config):
-    """(records, rejects, Counter of skip reasons)"""
+    """(records, rejects, Counter of skip reasons); the same from the file in several splits, whatever is wrong with it."""
     if data is not None:
         path.write_bytes(data)
     config = {"timeout_s": None, **config}
     reader = WarcReader(WarcSource(name="cc", type="warc", path=str(path), **config))
-    (split,) = reader.splits(str(path), path.stat().st_size, 1 << 20)
+    size = path.stat().st_size
+    (split,) = reader.splits(str(path), size, 1 << 30)
     items = list(reader.read(split))
+    splits = reader.splits(str(path), size, max(1, split.nbytes // 3))
+    assert [item for s in splits for item in reader.read(s)] == items
     return (
         [i for i in items if isinstance(i, Record)],
         [i for i in items if isinstance(i, Reject)],
@@ -496,11 +499,38 @@ def test_odd_addresses_have_keys(url):
 # ------------------------------------------------------------------------------------------------------------ reader
 
 
-def test_reader_is_picklable_and_a_file_is_one_split(archive):
+def test_reader_is_picklable_and_a_file_that_fits_a_partition_is_one_split():
     reader = pickle.loads(pickle.dumps(WarcReader(WarcSource(name="cc", type="warc", path="x"))))
     splits = reader.splits("x/CC-MAIN.warc.gz", 1 << 30, 256 << 20)
     assert [(s.path, s.start, s.stop, s.first_row) for s in splits] == [("x/CC-MAIN.warc.gz", 0, -1, 0)]
     assert 50 << 20 < splits[0].nbytes < 200 << 20
+
+
+def test_file_with_more_text_than_a_partition_is_several_splits_unless_it_is_remote_or_read_in_part():
+    reader = WarcReader(WarcSource(name="cc", type="warc", path="x"))
+    splits = reader.splits("x/CC-MAIN.warc.gz", 1 << 30, 32 << 20)
+    assert [s.start for s in splits] == [k << 28 for k in range(4)]
+    assert [s.stop for s in splits] == [1 << 28, 2 << 28, 3 << 28, -1]
+    assert all(s.nbytes <= 32 << 20 for s in splits)
+    assert len(reader.splits("x/CC-MAIN.warc.gz", 1 << 40, 1 << 20)) == 16
+    assert len(reader.splits("s3://x/CC-MAIN.warc.gz", 1 << 30, 32 << 20)) == 1
+    for limit in ({"max_documents": 10}, {"max_bytes": 10}):
+        limited = WarcReader(WarcSource(name="cc", type="warc", path="x", **limit))
+        assert len(limited.splits("x/CC-MAIN.warc.gz", 1 << 30, 32 << 20)) == 1
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, _lz4, _zstd, lambda d: d], ids=["gz", "lz4", "zst", "plain"])
+def test_splits_share_the_records_of_a_file_and_know_its_crawl(archive, compress):
+    info = warc("warcinfo", b"isPartOf: CC-MAIN-2024-22\r\n")
+    members = [info, *(page(HTML + b"<!-- %s -->" % random.Random(n).randbytes(500).hex().encode()) for n in range(40))]
+    archive.write_bytes(b"".join(map(compress, members)))
+    reader = WarcReader(WarcSource(name="cc", type="warc", path="x", timeout_s=None))
+    size = archive.stat().st_size
+    (whole,) = reader.splits(str(archive), size, size)
+    found = [list(reader.read(s)) for s in reader.splits(str(archive), size, whole.nbytes // 4 + 1)]
+    assert [5 < len(items) < 15 for items in found] == [True] * 4
+    assert [i.row for items in found for i in items if isinstance(i, Record)] == list(range(1, 41))
+    assert {i.columns["dump"] for items in found for i in items if isinstance(i, Record)} == {"CC-MAIN-2024-22"}
 
 
 def test_recipe_for_common_crawl_makes_a_reader(archive):
