@@ -723,3 +723,15 @@ def test_an_empty_file_beside_a_good_one_is_named(tmp_path, tokenizer):
     facts = report(tmp_path / "r")
     assert facts["documents"]["kept"] == 2
     assert f"source s: {tmp_path}/empty.jsonl is empty: 0 documents" in facts["warnings"]
+
+
+def test_file_of_which_one_task_reads_nothing_is_not_called_unreadable_if_another_reads_documents(tmp_path, tokenizer):
+    good = [json.dumps({"text": f"document {i} " + "of some words " * 30}) for i in range(300)]
+    (tmp_path / "half.jsonl").write_text("\n".join(good + ["no JSON " * 2000] * 500))
+    (tmp_path / "none.jsonl").write_text("\n".join(["nor is this " * 50] * 500))
+    sources = [{"name": "s", "type": "jsonl", "path": str(tmp_path / "*.jsonl")}]
+    execute(tmp_path / "r", tmp_path, tokenizer, sources=sources)
+    assert len(list((tmp_path / "r/rejects").glob("*.jsonl"))) == 3  # two of half.jsonl, cut after 4 MiB
+    unreadable = [w for w in report(tmp_path / "r")["warnings"] if "nothing could be read" in w]
+    assert len(unreadable) == 1
+    assert f"source s: nothing could be read of 1 file, e.g. {tmp_path}/none.jsonl: " in unreadable[0]

@@ -146,9 +146,12 @@ def _check_sides(context: Context) -> None:
 def _unreadable(context: Context) -> dict[str, dict[str, str]]:
     """Source → path → why its first record was rejected, of files that gave no document."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
-    for receipt in _receipts(context, "documents"):
+    receipts = _receipts(context, "documents")
+    readable = {path for receipt in receipts for path in receipt.get("ends", [])}
+    for receipt in receipts:
         for path, reason in receipt.get("unreadable", {}).items():
-            found[next(iter(receipt["rejected"]))][path] = reason
+            if path not in readable:
+                found[next(iter(receipt["rejected"]))].setdefault(path, reason)
     return dict(sorted(found.items()))
 
 

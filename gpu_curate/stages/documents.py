@@ -453,6 +453,7 @@ class PartitionWriter:
         if self._rows["doc_id"] or not self._written:
             self._flush()
         silent = [p for p, c in self._files.items() if not c["documents"] and c["rejected"]]
+        ends = [p for p in (*list(self._files)[:1], *list(self._files)[-1:]) if self._files[p]["documents"]]
         watch = self._watch.facts()
         first, files, facts = self._written[0]
         if self._markup_sample:
@@ -476,6 +477,7 @@ class PartitionWriter:
                 "incomplete": sorted(set(self._incomplete)),
                 "empty_files": self._empty,
                 "unreadable": {p: self._reasons[p] for p in silent[:1000]},
+                "ends": ends,  # files that gave documents, of those that other tasks may read parts of
                 "backend": "cpu",
                 **watch,
             },
