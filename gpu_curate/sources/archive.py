@@ -245,25 +245,26 @@ class _Bytes:
         self.starts: deque[int] = deque()  # offsets of members that begin with a record: no record reaches across one
         self._origins: deque[tuple[int, int]] | None = None if _compression(head) is None else deque()
 
-    def fill(self) -> bool:
-        """One more part into the buffer; False at the end of the file or at damage."""
-        if self.ended or self.damage is not None:
-            return False
-        part = next(self._parts, None)
-        if part is None:
-            self.ended = True
-            return False
-        if isinstance(part, Damage):
-            self.damage = part
-            return False
-        offset = self.offset + self.available()
-        if part.first and _WARC_LINE.match(part.data):
-            self.starts.append(offset)
-        if part.first and self._origins is not None:
-            self._origins.append((offset, part.origin))
-        self._buffer = self._buffer[self._at :] + part.data
-        self._at = 0
-        return True
+    def fill(self, n: int = 1) -> bool:
+        """At least n more bytes into the buffer; False if the file or damage ends before."""
+        pieces = [self._buffer[self._at :]]
+        have = len(pieces[0])
+        wanted = have + n
+        while have < wanted and not self.ended and self.damage is None:
+            part = next(self._parts, None)
+            if part is None:
+                self.ended = True
+            elif isinstance(part, Damage):
+                self.damage = part
+            else:
+                if part.first and _WARC_LINE.match(part.data):
+                    self.starts.append(self.offset + have)
+                if part.first and self._origins is not None:
+                    self._origins.append((self.offset + have, part.origin))
+                pieces.append(part.data)
+                have += len(part.data)
+        self._buffer, self._at = b"".join(pieces), 0
+        return have >= wanted
 
     def pass_damage(self) -> None:
         """Go on behind the damage, at a member's start; what was left before it is dropped."""
@@ -294,8 +295,8 @@ class _Bytes:
         return len(self._buffer) - self._at
 
     def peek(self, n: int) -> bytes:
-        while self.available() < n and self.fill():
-            pass
+        if self.available() < n:
+            self.fill(n - self.available())
         return self._buffer[self._at : self._at + n]
 
     def take(self, n: int) -> bytes:
@@ -475,13 +476,15 @@ def _line_end(data: _Bytes) -> int:
 
 
 def _header(data: _Bytes) -> bytes | None:
-    """Takes the header block with its blank line; None (and takes nothing) if it does not end."""
+    """Takes the header block with its blank line; None (and takes nothing) if it does not end before another begins."""
     n = 2048
     while True:
         chunk = data.peek(n)
         ends = [(i, len(e)) for e in (b"\r\n\r\n", b"\n\n", b"\n\r\n") if (i := chunk.find(e)) >= 0]
+        i, size = min(ends, default=(len(chunk), 0))
+        if _NEXT_WARC.search(chunk, 0, i):
+            return None
         if ends:
-            i, size = min(ends)
             return data.take(i + size)
         if len(chunk) < n or n >= _MAX_HEADER:
             return None

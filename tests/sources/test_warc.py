@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gzip
+import io
 import pickle
 import random
 import re
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from gpu_curate.config import WarcSource, load
 from gpu_curate.errors import ConfigError
 from gpu_curate.sources import Record, Reject, Skip
+from gpu_curate.sources.archive import ArchiveRecord, records
 from gpu_curate.sources.warc import Blocklist, WarcReader, _domain_key, _url_key
 from gpu_curate.text.html import Limits
 
@@ -313,6 +315,24 @@ def test_wrong_length_costs_its_own_record_only(archive, wrong):
         (reject,) = rejects
         assert (reject.row, reject.offset) == (1, len(page()))
         assert "Content-Length is wrong" in reject.reason
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"WARC/1.0\n" * 60_000,
+        gzip.compress(b"WARC/1.0\r\n") + gzip.compress(b"x", 1) * 60_000,
+        b"".join(map(gzip.compress, (page(), b"x" * 20_000))) + gzip.compress(b"\n") * 60_000,
+        warc("response", b"ab", length=1) * 30_000,
+    ],
+    ids=["headers without an end", "a header of members of a byte", "blank members", "wrong lengths"],
+)
+def test_time_is_linear_in_what_is_no_record(data):
+    start = time.process_time()
+    for record in records(io.BytesIO(data)):
+        if isinstance(record, ArchiveRecord):
+            record.finish()
+    assert time.process_time() - start < 10
 
 
 @settings(max_examples=60, deadline=None)
