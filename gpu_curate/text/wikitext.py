@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import html
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, NamedTuple
@@ -763,6 +763,8 @@ def _lines(text: str) -> str:
         if "''" in line:
             line = _unquoted(line)
         first = line[:1]
+        if tables and first in (" ", "\t") and (indented := line.lstrip(" \t"))[:1] in ("|", "!"):
+            line, first = indented, indented[:1]
         if first in _LINE_MARKS and first:
             if first == "=":
                 heading = line.strip(_BLANK)
@@ -805,8 +807,21 @@ def _cells(line: str) -> str:
     shown = []
     for cell in cells:
         attributes, bar, content = cell.partition("|")
-        shown.append((content if bar else attributes).strip())
+        # attributes without a bar stand before a template that has it
+        shown.append((content if bar else _without_attributes(attributes)).strip())
     return "\t".join(cell for cell in shown if cell)
+
+
+_ATTRIBUTES = re.compile(
+    r"""(?:\s*+(?:style|class|id|title|lang|dir|scope|headers|abbr|(?:row|col)span|v?align|width|height|bgcolor|nowrap|"""
+    r"""data-[\w-]++)\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s"']++))++""",
+    re.IGNORECASE,
+)
+
+
+def _without_attributes(cell: str) -> str:
+    found = _ATTRIBUTES.match(cell) if "=" in cell else None
+    return cell[found.end() :] if found else cell
 
 
 def _variant(found: re.Match[str]) -> str:
@@ -839,13 +854,18 @@ def _fill_gaps(text: str, dropped: list[str]) -> tuple[str, tuple[str, ...]]:
     while found:
         start, end = found.span()
         if _UNKNOWN in found[0] and _inside_sentence(text, start, end):
-            gaps += (dropped[int(n.translate(_FROM_MARKS), 16)] for n in _UNKNOWN_MARK.findall(found[0]))
+            gaps += _names(found[0], dropped)
         left, right = start, end
         while left > max(at, start - _GAP_CHARS) and text[left - 1] in _SEPARATORS:
             left -= 1
-        while right < min(len(text), end + _GAP_CHARS) and (text[right] in _SEPARATORS):
-            right += 1
-        opens, closes = text[left - 1 : left] in ("(", "（") and left > at, text[right : right + 1] in (")", "）")
+        right = _after_separators(text, end)
+        opens = text[left - 1 : left] in ("(", "（") and left > at
+        while opens and (more := _MARK_RUN.match(text, right)):  # nothing but separators between the two
+            if _UNKNOWN in more[0] and _inside_sentence(text, *more.span()):
+                gaps += _names(more[0], dropped)
+            end = more.end()
+            right = _after_separators(text, end)
+        closes = text[right : right + 1] in (")", "）")
         if opens and closes:  # nothing else was in the parentheses
             left, right = left - 1, right + 1
             if text[left - 1 : left] == " " and left > at:
@@ -862,6 +882,18 @@ def _fill_gaps(text: str, dropped: list[str]) -> tuple[str, tuple[str, ...]]:
         found = _MARK_RUN.search(text, at)
     pieces.append(text[at:])
     return "".join(pieces), tuple(gaps)
+
+
+def _after_separators(text: str, end: int) -> int:
+    right = end
+    while right < min(len(text), end + _GAP_CHARS) and text[right] in _SEPARATORS:
+        right += 1
+    return right
+
+
+def _names(marks: str, dropped: list[str]) -> Iterator[str]:
+    """The templates that a run of marks stands for."""
+    return (dropped[int(n.translate(_FROM_MARKS), 16)] for n in _UNKNOWN_MARK.findall(marks))
 
 
 def _inside_sentence(text: str, start: int, end: int) -> bool:

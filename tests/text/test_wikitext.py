@@ -118,6 +118,10 @@ def test_pagename_is_the_title():
         ("Ulmo ({{IPA|x}}; born 1911)", "Ulmo (born 1911)", ()),
         ("Ulmo ({{IPA|x}}) and ({{foo}}) end.", "Ulmo and end.", ("foo",)),
         ("Ulmo (born 1911, {{IPA|x}}) end.", "Ulmo (born 1911) end.", ()),
+        ("Ulmo ({{IPA|x}} {{respell|y}}) is.", "Ulmo is.", ()),
+        ("Ulmo ({{IPA|x}}, {{foo}} / {{bar}}) is", "Ulmo is", ("foo", "bar")),
+        ("Ulmo ({{IPA|x}} {{respell|z}}; {{IPA|y}}; born 1911) is", "Ulmo (born 1911) is", ()),
+        ("Ulmo ({{IPA|x}} river {{IPA|y}}) is", "Ulmo (river) is", ()),
         ("call f() now", "call f() now", ()),
         ("== Head {{anchor|x}} ==", "Head", ()),
         ("a {{x}}{{y}} b", "a b", ("x", "y")),
@@ -152,6 +156,10 @@ def test_tables_are_kept_on_request():
     source = 'a\n{| style="x"\n|+ Cap\n! h1 !! h2\n|-\n| style="y" | [[c|d]] || e\n| f\n|}\nb'
     assert text(source, keep_tables=True) == "a\nCap\nh1\th2\n\nd\te\nf\n\nb"
     assert text("<table><tr><td style='x'>a</td><td>b</td></tr></table>c", keep_tables=True) == "a\tb\n\nc"
+    indented = '{|\n |- style="x"\n ! style="width:1px;"|h1!!h2\n |-\n | a||b||style="y"|1\n |}'
+    assert text(indented, keep_tables=True) == "h1\th2\n\na\tb\t1"
+    template_has_bar = '{|\n|colspan="2" {{foo}}\n|bgcolor=white ROWSPAN=3 {{nowrap|n/a}}\n|x = 5\n|}'
+    assert text(template_has_bar, keep_tables=True) == "n/a\nx = 5"
 
 
 @pytest.mark.parametrize(
