@@ -9,12 +9,12 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from gpu_curate.errors import ConfigError
 
@@ -51,7 +51,7 @@ class SourceBase(Section):
     group_column: str | None = Field(None, description="column that names the crawl or snapshot, for `scope: group`")
     max_documents: int | None = Field(None, ge=0, description="read at most so many records, in file order")
     max_bytes: int | None = Field(None, ge=0, description="stop after the record that passes so many bytes of text")
-    weight: float | None = Field(None, gt=0, description="share of the mixture; see `shards.mixture_tokens`")
+    weight: float | None = Field(None, gt=0, description="share of `shards.mixture_tokens`; not with `tokens`")
     tokens: int | None = Field(None, gt=0, le=MAX_TOKENS, description="tokens of this source wanted in the shards")
     storage_options: dict[str, Any] = Field({}, description="passed to fsspec (keys, endpoints)")
     content_fingerprint: bool = Field(False, description="fingerprint files by content, not by size and mtime")
@@ -189,7 +189,8 @@ class Language(Section):
     )
 
 
-PiiAction = Literal["off", "count", "replace"]
+# `off` is false in YAML 1.1
+PiiAction = Annotated[Literal["off", "count", "replace"], BeforeValidator(lambda v: "off" if v is False else v)]
 
 
 class Pii(Section):
@@ -425,7 +426,12 @@ class Shards(Section):
     tokens_per_shard: int = Field(100_000_000, ge=1, lt=1 << 31, description="the last shard may be shorter")
     shuffle_seed: int = Field(1337, ge=0, le=MAX_SEED, description="of the content-keyed shuffle")
     validation: Validation = Field(Validation(), description="held-out split")
-    mixture_tokens: int | None = Field(None, gt=0, le=MAX_TOKENS, description="tokens in all that `weight`s share out")
+    mixture_tokens: int | None = Field(
+        None,
+        gt=0,
+        le=MAX_TOKENS,
+        description="tokens in all that `weight`s share out; null: as many as the source that is scarcest for its weight allows, each once",
+    )
     max_epochs: float = Field(4.0, gt=0, le=1000, description="most times a source may be repeated to reach its share")
 
 
@@ -469,6 +475,11 @@ class Config(Section):
     shards: Shards = Field(Shards(), description="output")
     run: Run = Field(Run(), description="execution")
 
+    @field_validator("language", "pii", mode="before")
+    @classmethod
+    def _off(cls, section: Any) -> Any:
+        return {} if section is None else section  # their defaults do nothing
+
     @field_validator("sources")
     @classmethod
     def _unique_sources(cls, sources: list[SourceBase]) -> list[SourceBase]:
@@ -479,6 +490,10 @@ class Config(Section):
                 raise ValueError(
                     f"{source.name}.keep_columns: {taken[0]!r} is a column that every document has ({', '.join(COLUMNS)}); "
                     "leave it out, or rename it in the source"
+                )
+            if source.weight is not None and source.tokens is not None:
+                raise ValueError(
+                    f"{source.name} has `weight` and `tokens`; a source has one of them, or none and is used whole"
                 )
         return sources
 
@@ -494,6 +509,14 @@ class Config(Section):
             missing = [s.name for s in self.sources if s.group_column is None]
             if missing:
                 raise ValueError(f"dedup.fuzzy.scope: group needs group_column in every source, missing in {missing}")
+        return self
+
+    @model_validator(mode="after")
+    def _shared_out(self) -> Config:
+        if self.shards.mixture_tokens is not None and all(s.weight is None for s in self.sources):
+            raise ValueError(
+                "shards.mixture_tokens is shared out by `weight`, and no source has one: give each a weight"
+            )
         return self
 
 
@@ -617,7 +640,7 @@ def parse(data: dict[str, Any], origin: str = "config") -> Config:
     try:
         return Config.model_validate(data)
     except ValidationError as e:
-        raise ConfigError("\n".join(f"{origin}: {_explain(err)}" for err in e.errors())) from e
+        raise ConfigError("\n".join(f"{origin}: {_explain(err, data)}" for err in e.errors())) from e
 
 
 def _override(data: dict[str, Any], text: str) -> None:
@@ -655,17 +678,33 @@ def _index(node: list[Any], part: str, text: str) -> int:
 _TAGS = {"parquet", "jsonl", "text", "wikipedia", "warc", "huggingface"}
 
 
-def _explain(err: Any) -> str:
+def _explain(err: Any, data: Any) -> str:
     """One pydantic error as `key: what, got value`."""
-    where = ".".join(str(part) for part in err["loc"] if part not in _TAGS)
+    where = ".".join(_named(err["loc"], data))
     if err["type"] == "extra_forbidden":
         return f"{where}: unknown key{_near(err)}"
     if err["type"] == "missing":
         return f"{where}: missing"
+    if err["type"] in ("model_type", "dict_type"):
+        return f"{where}: expected a mapping of keys, got {err['input']!r}"
     got = err["input"]
     shown = "" if isinstance(got, dict | list | BaseModel) else f", got {got!r}"
     message = err["msg"].removeprefix("Value error, ")
     return f"{where + ': ' if where else ''}{message[0].lower() + message[1:]}{shown}"
+
+
+def _named(loc: tuple[Any, ...], data: Any) -> Iterator[str]:
+    """The keys down to a value; an entry of a list by its name, as `--set` takes it."""
+    node = data
+    for part in loc:
+        if part in _TAGS and not (isinstance(node, dict) and part in node):
+            continue  # the type of a source, which pydantic puts in
+        try:
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            node = None
+        name = node.get("name") if isinstance(part, int) and isinstance(node, dict) else None
+        yield name if isinstance(name, str) and name else str(part)
 
 
 def _near(err: Any) -> str:

@@ -54,8 +54,8 @@ class Lines:
                 self._line(name, done, total, nbytes, reused)
 
     def _line(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
-        told = [f"{done} partitions" if total is None else f"{done} of {total} partitions"]
-        told += ([human_bytes(nbytes)] if nbytes else []) + ([f"{reused} reused"] if reused else [])
+        told = [f"{done} tasks" if total is None else f"{done} of {total} tasks"]
+        told += ([human_bytes(nbytes)] if nbytes else []) + ([f"{reused} partitions reused"] if reused else [])
         self.note(f"[{time.monotonic() - self._begun:7.1f} s] {name}: {', '.join(told)}")
 
 

@@ -141,7 +141,7 @@ def check_run_directory(run: Path, config: Config) -> None:
             key, old, new = difference
             raise ConfigError(
                 f"{path} was made with {key} = {old!r}, this config has {new!r}",
-                "the sources of a run directory do not change: choose another one with --out",
+                "sources, normalize and pii of a run directory do not change: choose another one with --out",
             )
 
 

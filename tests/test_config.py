@@ -30,8 +30,13 @@ def test_sections_left_out_take_the_documented_defaults():
         (with_keys(min_tokens="many"), r"min_tokens: .*integer.*got 'many'"),
         (with_keys(sources=[]), r"sources: .*at least 1"),
         (with_keys(sources=[MINIMAL["sources"][0]] * 2), r"sources: two entries of sources are named 'a'"),
-        (with_keys(sources=[{"name": "a", "type": "jsonl", "pth": "x"}]), r"sources\.0\.pth: unknown key"),
-        (with_keys(sources=[{"name": "a", "type": "jsnl", "path": "x"}]), r"sources\.0: .*'jsnl'"),
+        (with_keys(sources=[{"name": "a", "type": "jsonl", "pth": "x"}]), r"sources\.a\.pth: unknown key"),
+        (with_keys(sources=[{"name": "a", "type": "jsnl", "path": "x"}]), r"sources\.a: .*'jsnl'"),
+        (with_keys(sources=[{"type": "jsonl", "path": "x"}]), r"sources\.0\.name: missing"),
+        (with_keys(quality=None), r"quality: expected a mapping of keys, got None"),
+        (with_keys(sources=[{**MINIMAL["sources"][0], "weight": 0.5, "tokens": 7}]), r"a has `weight` and `tokens`"),
+        (with_keys(shards={"mixture_tokens": 7}), r"shards\.mixture_tokens is shared out by `weight`, and no source"),
+        (with_keys(pii={"phone": True}), r"pii\.phone: .*'off', 'count' or 'replace', got True"),
         (with_keys(tokenizer={}), r"tokenizer: give exactly one of `path` and `train`"),
         (
             with_keys(dedup={"fuzzy": {"num_bands": 20, "rows_per_band": 13, "num_hashes": 256}}),
@@ -242,7 +247,7 @@ def test_a_value_out_of_bounds_or_of_another_type_is_named(key, value):
         ("dedup.fuzzy.seed", (1 << 64) - 1),
         ("shards.shuffle_seed", (1 << 64) - 1),
         ("shards.max_epochs", 1000),
-        ("shards.mixture_tokens", 10**15),
+        ("source.tokens", 10**15),
         ("source.weight", 2),
     ],
 )
@@ -256,10 +261,18 @@ def test_numbers_of_yaml_are_numbers(tmp_path):
         "sources: [{name: a, type: jsonl, path: x, weight: 1e-3}]\ntokenizer: {path: t}\n"
         "shards: {tokens_per_shard: 100_000_000, max_epochs: 1.5E+1, validation: {bound: '123456789012e456'}}\n"
     )
-    c = config.load(path, ["sources.a.tokens=7"])
+    c = config.load(path, ["sources.a.max_documents=7"])
     assert (c.sources[0].weight, c.shards.tokens_per_shard, c.shards.max_epochs) == (0.001, 100_000_000, 15.0)
     path.write_text(path.read_text().replace("'", ""))
     assert config.load(path).shards.validation.bound == "123456789012e456"
+
+
+def test_what_is_off_is_off_in_yaml_too(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("sources: [{name: a, type: jsonl, path: x}]\ntokenizer: {path: t}\npii: {email: off, ip: count}\n")
+    assert config.load(path, ["pii.phone=off"]).pii == config.Pii(ip="count")
+    none = config.load(path, ["pii=null", "language=null"])
+    assert (none.pii, none.language) == (config.Pii(), config.Language())
 
 
 @pytest.mark.parametrize("encoding", ["utf-9", "base64", "rot13", "hex", "", "a\0b", "x" * 1000, "é"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -671,6 +672,12 @@ def test_validation_never_takes_more_than_its_share_nor_everything(tmp_path, tok
         pipeline.execute(one_source(path, tokenizer, shards=shards, dedup={"fuzzy": None}), tmp_path / f"r{seed}")
         splits = report(tmp_path / f"r{seed}")["splits"]
         assert splits["validation"]["tokens"] <= 0.1 * sum(s["tokens"] for s in splits.values())
+    path = jsonl(tmp_path / "copies.jsonl", [document(rng, 20) for _ in range(40)] * 9)  # each text goes whole or stays
+    copies = {"dedup": {"exact": False, "fuzzy": None}, "shards": {"validation": {"max_fraction": 0.1}}}
+    pipeline.execute(one_source(path, tokenizer, **copies), tmp_path / "copies")
+    splits = report(tmp_path / "copies")["splits"]
+    assert 0 < splits["validation"]["tokens"] <= 0.1 * sum(s["tokens"] for s in splits.values())
+    assert splits["validation"]["documents"] % 9 == 0
     path = jsonl(tmp_path / "one.jsonl", ["only text"] * 3)
     pinned = {"validation": {"bound": "f" * 16}}
     with pytest.raises(FatalError, match="all 3 kept documents are held out"):
@@ -714,6 +721,20 @@ def test_the_validation_bound_pinned_moves_no_document_when_data_is_added(tmp_pa
     assert "validation" in before.values()
     assert {t: after[t] for t in before} == before
     assert sum(s == "validation" for s in after.values()) > sum(s == "validation" for s in before.values())
+
+
+def test_a_cut_file_is_named(tmp_path, tokenizer):
+    rng = random.Random(8)
+    from corpora import document
+
+    whole = gzip.compress(b"".join(json.dumps({"text": document(rng)}).encode() + b"\n" for _ in range(200)))
+    (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "whole.jsonl.gz").write_bytes(whole)
+    pipeline.execute(one_source(tmp_path / "*.jsonl.gz", tokenizer), tmp_path / "r")
+    facts = report(tmp_path / "r")
+    said = f"1 file is cut or damaged, and read as far as possible: {tmp_path}/cut.jsonl.gz; see rejects/"
+    assert said in facts["warnings"]
+    assert facts["incomplete"] == [f"{tmp_path}/cut.jsonl.gz"]
 
 
 def test_an_empty_file_beside_a_good_one_is_named(tmp_path, tokenizer):

@@ -209,6 +209,10 @@ def _warnings(
         path, reason = next(iter(files.items()))
         what = "1 file" if len(files) == 1 else f"{len(files)} files"
         found.append(f"source {source}: nothing could be read of {what}, e.g. {path}: {reason}; see rejects/")
+    incomplete = [p for p in manifest["incomplete_sources"] if all(p not in u for u in _unreadable(context).values())]
+    if incomplete:
+        what = "1 file is" if len(incomplete) == 1 else f"{len(incomplete)} files are"
+        found.append(f"{what} cut or damaged, and read as far as possible: {', '.join(incomplete[:3])}; see rejects/")
     for source, paths in _empty_files(context).items():
         what = f"{paths[0]} is empty" if len(paths) == 1 else f"{len(paths)} files are empty, e.g. {paths[0]}"
         found.append(f"source {source}: {what}: 0 documents")

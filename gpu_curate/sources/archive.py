@@ -291,6 +291,9 @@ class _Bytes:
             self._origins.popleft()
         return self._origins[0][1] if self._origins else 0
 
+    def place(self) -> str:
+        return f"offset {self.offset}" + ("" if self._origins is None else " of the unpacked file")
+
     def available(self) -> int:
         return len(self._buffer) - self._at
 
@@ -395,7 +398,7 @@ class ArchiveRecord:
         if data.available():  # stopped where another record's member begins
             return self._broken("Content-Length is wrong: it goes beyond the record")
         damage = data.damage or Damage("truncated", final=True)
-        broken = self._broken(f"truncated at offset {data.offset}" if damage.final else damage.reason)
+        broken = self._broken(f"truncated at {data.place()}" if damage.final else damage.reason)
         data.pass_damage()
         return broken
 
@@ -422,7 +425,7 @@ def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
         if not line:
             if data.damage is None:
                 return
-            reason = f"truncated at offset {offset}" if data.damage.final else data.damage.reason
+            reason = f"truncated at {data.place()}" if data.damage.final else data.damage.reason
             yield Broken(offset, reason, b"", origin)
             data.pass_damage()
             continue
@@ -448,7 +451,7 @@ def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
             reason = "no record header where one is due"
         found = _WARC_LINE.match(data.peek(16)) or data.find(_NEXT_ARC if arc else _NEXT_WARC)
         if not found and (cut or (data.damage is not None and data.damage.final)):
-            reason = f"truncated at offset {data.offset}"
+            reason = f"truncated at {data.place()}"
         elif not found and offset == 0 and not arc:
             reason = "not a WARC or ARC file"
         if not found and data.damage is not None:

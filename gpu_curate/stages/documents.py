@@ -411,7 +411,7 @@ class PartitionWriter:
         self._facts["rejected"][source.name] += 1
         self._count(piece, "rejected")
         self._reasons.setdefault(piece.split.path, reject.reason)
-        if "truncated" in reject.reason:
+        if any(word in reject.reason for word in ("truncated", "damaged", "corrupt")):
             self._incomplete.append(piece.split.path)
 
     def skip(self, skip: Skip, piece: Piece, source: SourceBase) -> None:

@@ -238,8 +238,8 @@ def _split(
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Which of the kept documents (in order of key) are held out.
 
-    The lowest keys, until they hold the tokens asked for (the document that passes them is the last) or as many as
-    `max_fraction` allows (the document that would pass it stays out). The key of the last one is the bound: every document
+    The lowest keys, until they hold the tokens asked for (the text that passes them is the last) or as many as
+    `max_fraction` allows (the text that would pass it stays out, with all its copies). The key of the last one is the bound: every document
     of equal or lower key that is not train_only is held out, and stays so when the bound is pinned and data is added.
 
     Raises:
@@ -252,15 +252,17 @@ def _split(
     bound = None
     if options.bound is not None:
         bound = np.uint64(int(options.bound, 16))
-    elif wanted > 0:
+    elif wanted > 0 and free.any():
         candidates = np.flatnonzero(free)
-        held_tokens = np.cumsum(kept["tokens"][candidates])
+        keys = kept["key"][candidates]
+        last = np.flatnonzero(np.append(keys[1:] != keys[:-1], True))  # equal texts have one key, and go together
+        held_tokens = np.cumsum(kept["tokens"][candidates])[last]
         count = min(
             int(np.searchsorted(held_tokens, options.tokens, side="left")) + 1,
             int(np.searchsorted(held_tokens, most, side="right")),
         )
         if count > 0:
-            bound = kept["key"][candidates[count - 1]]
+            bound = keys[last[count - 1]]
     held = np.zeros(len(free), np.bool_) if bound is None else (kept["key"] <= bound) & free
     if held.all():
         raise FatalError(
