@@ -200,6 +200,15 @@ def _warnings(
                 f"source {drawn['source']}: {drawn['drawn_tokens']} of the {asked} tokens of its share were drawn: "
                 f"{drawn['epochs']} epochs of what it has (shards.max_epochs is {config.shards.max_epochs})"
             )
+    weighed = {s.name for s in config.sources if s.weight is not None}
+    left = manifest["mixture"]["not_drawn"]["tokens"]
+    drawn = [d for d in manifest["mixture"]["sources"] if d["source"] in weighed]
+    if drawn and config.shards.mixture_tokens is None and left > sum(d["drawn_tokens"] for d in drawn):
+        scarcest = max(drawn, key=lambda d: d["epochs"])["source"]
+        found.append(
+            f"{left} tokens were not drawn: source {scarcest} has the fewest for its weight, and without "
+            "shards.mixture_tokens none is repeated"
+        )
     fuzzy = config.dedup.fuzzy
     if fuzzy is not None and fuzzy.scope == "group":
         found.append(

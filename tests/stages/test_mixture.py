@@ -51,6 +51,7 @@ def test_weights_share_out_as_much_as_no_source_must_be_repeated_for(tmp_path, p
     facts, rows = execute(tmp_path, place, {"weight": 0.5}, {"weight": 0.5})
     assert share(rows, "small") == pytest.approx(0.5, abs=0.03)
     assert facts["documents"]["dropped"]["mixture:not_drawn"] > 50
+    assert any("source small has the fewest for its weight" in w for w in facts["warnings"])
     assert len({r["doc_id"] for r in rows}) == len(rows)
 
 
