@@ -17,12 +17,16 @@ from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
 _IN = 32 << 10  # compressed bytes read at once: zlib copies what is left of them at every member
+_STEP = 512  # of zstd, whose output has no bound: up to 32 KiB for a byte
 _OUT = 64 << 10  # decompressed bytes asked for at once
+_LONGEST_BLOCK = (4 << 20) + 64  # of an lz4 frame (zstd: 128 KiB); nothing comes out before its end
 _MAX_HEADER = 1 << 20
+_RECORD_LINE = 16  # bytes that tell whether a WARC record begins
 _GZIP, _ZSTD, _LZ4 = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 _ZSTD_DICTIONARY = b"\x5d\x2a\x4d\x18"  # skippable frame that holds the dictionary of a .warc.zst
 _WARC_LINE = re.compile(rb"WARC/\d\.\d{1,2}[ \t]*\r?\n")
 _NEXT_WARC = re.compile(rb"\n(WARC/\d\.\d{1,2}[ \t]*\r?\n)")
+_ARC_LINE = re.compile(rb"[a-z]+://[^\n ]{1,8192} ")
 _NEXT_ARC = re.compile(rb"\n([a-z]+://[^\n ]{1,8192} [0-9A-Fa-f.:]{3,45} \d{14} [^\n]{1,1024}\n)")
 
 
@@ -124,14 +128,24 @@ def _parts(raw: IO[bytes], head: bytes) -> Iterator[Part | Damage]:
     if kind is not None:
         dictionary, size = None, len(head)
         if kind is _Zstd and head.startswith(_ZSTD_DICTIONARY):
-            dictionary, size, head = _dictionary(raw, head)
+            import zstandard
+
+            try:
+                dictionary, size, head = _dictionary(raw, head)
+            except zstandard.ZstdError as e:
+                yield Damage(f"damaged dictionary at byte 0 of the file: {e}", final=True)
+                return
         yield from _members(raw, head, size, kind, dictionary)
         return
+    yield from _plain(raw, head)
+
+
+def _plain(raw: IO[bytes], data: bytes) -> Iterator[Part]:
     first = True
-    while head:
-        yield Part(head, first, 0)
+    while data:
+        yield Part(data, first, 0)
         first = False
-        head = raw.read(_OUT)
+        data = raw.read(_OUT)
 
 
 def _skippable(data: bytes) -> bool:
@@ -155,7 +169,7 @@ def _members(
     raw: IO[bytes], data: bytes, at: int, kind: type[_Member], dictionary: Any = None
 ) -> Iterator[Part | Damage]:
     """Members back to back. `at`: how many bytes of `raw` have been read; `data`: the last of them."""
-    step = 4 << 10 if kind is _Zstd else _IN
+    step = _STEP if kind is _Zstd else _IN
 
     def read() -> bytes:
         nonlocal at
@@ -164,9 +178,12 @@ def _members(
         return piece
 
     while True:
-        data = (data or read()).lstrip(b"\0")  # some writers pad with zeros
-        if not data:
-            return
+        data = data.lstrip(b"\0")  # some writers pad with zeros
+        while not data:
+            piece = read()
+            if not piece:
+                return
+            data = piece.lstrip(b"\0")
         while len(data) < 8 and (piece := read()):
             data += piece
         if kind is _Zstd and _skippable(data):
@@ -177,23 +194,31 @@ def _members(
             continue
         start = at - len(data)
         member, first, out = kind(dictionary), True, b""
+        head = b""  # of the member: held back until it says whether a record begins here
         try:
             while not member.eof:
                 chunk, data = data[:step], data[step:]
                 out = member.feed(chunk)
                 while out or member.more:
-                    if out:
-                        yield Part(out, first, start)
-                        first = False
+                    head += out
+                    if head and (not first or len(head) >= _RECORD_LINE or member.eof):
+                        yield Part(head, first, start)
+                        head, first = b"", False
                     if not member.more:
                         break
                     out = member.feed(b"")
                 if not member.eof and not data:
                     data = read()
                     if not data:
+                        if head:
+                            yield Part(head, first, start)
                         yield Damage("truncated", final=True)
                         return
+            if head:
+                yield Part(head, first, start)
         except member.error as e:
+            if head:
+                yield Part(head, first, start)
             yield Damage(f"damaged compressed data at byte {start} of the file: {e}", final=False)
             data = _resync(member.magic, chunk[1:] + data, read, kind, dictionary)
             continue
@@ -201,7 +226,8 @@ def _members(
 
 
 def _resync(magic: bytes, data: bytes, read: Any, kind: type[_Member], dictionary: Any) -> bytes:
-    """The compressed bytes from the next member on that begins with a WARC record; b"" if there is none."""
+    """The compressed bytes from the next member on that begins with a record; b"" if there is none."""
+    step = _STEP if kind is _Zstd else _IN
     i = 0
     while True:
         i = data.find(magic, i)
@@ -212,14 +238,21 @@ def _resync(magic: bytes, data: bytes, read: Any, kind: type[_Member], dictionar
                 return b""
             data += piece
             continue
-        while len(data) - i < _IN and (piece := read()):
-            data, i = data[i:] + piece, 0
+        member, head, fed = kind(dictionary), b"", i
         try:
-            if _WARC_LINE.match(kind(dictionary).feed(data[i : i + _IN])):
+            while len(head) < _RECORD_LINE and fed - i < _LONGEST_BLOCK and not member.eof:
+                while len(data) - fed < step and (piece := read()):
+                    data, fed, i = data[i:] + piece, fed - i, 0
+                if fed == len(data):
+                    break
+                head += member.feed(data[fed : fed + step])
+                fed += step
+            if _WARC_LINE.match(head) or _ARC_LINE.match(head):
                 return data[i:]
-        except kind(dictionary).error:
+        except member.error:
             pass
-        i += 1
+        # so that the time is linear whatever comes after the magic bytes
+        i += 1 if fed - i <= _IN else (fed - i) // 2
 
 
 # ------------------------------------------------------------------------------------------------------------ bytes
@@ -278,7 +311,7 @@ class _Bytes:
             return False
         self._rewindable -= self.offset - offset
         self._raw.seek(offset)
-        self._parts = _parts(self._raw, self._raw.read(_OUT))
+        self._parts = _plain(self._raw, self._raw.read(_OUT))
         self._buffer, self._at, self.offset, self.ended = b"", 0, offset, False
         self.starts.clear()
         return True
@@ -372,9 +405,12 @@ class ArchiveRecord:
         self._data, self._start, self._left = data, data.offset, length
         self.offset, self.origin, self.head, self.fields, self.length = offset, origin, head, fields, length
         self.bad_lines: list[bytes] = []  # of the header, without a colon
+        self._too_long = data.size is not None and data.offset + length > data.size
 
     def read(self, n: int) -> bytes:
-        """The next bytes of the block, at most n; fewer at its end and where the file is cut."""
+        """The next bytes of the block, at most n; fewer at its end and where the file is cut; none if it is beyond the file."""
+        if self._too_long:
+            return b""
         out, got = self._data.read(min(n, self._left))
         self._left -= got
         return out
@@ -382,8 +418,7 @@ class ArchiveRecord:
     def finish(self) -> Broken | None:
         """Skip what was not read. Returns: what is wrong with the block, if anything."""
         data = self._data
-        too_long = data.size is not None and data.offset + self._left > data.size
-        if not too_long:
+        if not self._too_long:
             _, got = data.read(self._left, keep=False)
             self._left -= got
         if self._left == 0:
@@ -393,7 +428,7 @@ class ArchiveRecord:
             data.rewind(self._start)  # the next record may lie in the block
             data.find(_NEXT_WARC)
             return self._broken("Content-Length is wrong: no record header follows the block")
-        if too_long and data.rewind(self._start) and data.find(_NEXT_WARC):
+        if self._too_long and data.find(_NEXT_WARC):
             return self._broken("Content-Length is wrong: it goes beyond the file")
         if data.available():  # stopped where another record's member begins
             return self._broken("Content-Length is wrong: it goes beyond the record")
@@ -449,7 +484,9 @@ def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
                 cut, reason = True, "bad record header: no blank line ends it"
         else:
             reason = "no record header where one is due"
-        found = _WARC_LINE.match(data.peek(16)) or data.find(_NEXT_ARC if arc else _NEXT_WARC)
+        if arc:
+            data.take(1)  # `find` may stop where it begins
+        found = (not arc and _WARC_LINE.match(data.peek(16))) or data.find(_NEXT_ARC if arc else _NEXT_WARC)
         if not found and (cut or (data.damage is not None and data.damage.final)):
             reason = f"truncated at {data.place()}"
         elif not found and offset == 0 and not arc:

@@ -318,6 +318,92 @@ def test_wrong_length_costs_its_own_record_only(archive, wrong):
         assert "Content-Length is wrong" in reject.reason
 
 
+ARC_HEAD = b"filedesc://x 0.0.0.0 20140216050221 text/plain 6\n1 0 A\n\n"
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, lambda d: d], ids=["gz", "plain"])
+def test_warc_record_where_one_of_an_arc_file_is_due_is_one_reject(archive, compress):
+    records, rejects, skips = read(archive, compress(ARC_HEAD) + compress(page()))
+    assert (records, skips) == ([], {"warc_warcinfo": 1})
+    assert [r.reason for r in rejects] == ["no record header where one is due"]
+
+
+def test_lengths_beyond_the_file_cost_their_own_records_whatever_the_records_are(archive):
+    for kind in ("response", "request"):
+        bad = [warc(kind, http(HTML + b" " * n), length=100_000) for n in range(6)]
+        records, rejects, _ = read(archive, b"".join([*bad, page()]))
+        assert [r.row for r in records] == [6]
+        assert {r.reason for r in rejects} == {"Content-Length is wrong: it goes beyond the file"}
+
+
+@pytest.mark.parametrize("zeros", [10, 32_768, 100_000])
+def test_zeros_between_members_are_passed_over(archive, zeros):
+    members = [gzip.compress(page()) for _ in range(3)]
+    for pad in (zeros, 32_768 - len(members[0]) + 5):
+        records, rejects, _ = read(archive, members[0] + bytes(pad) + members[1] + members[2])
+        assert ([r.row for r in records], rejects) == ([0, 1, 2], [])
+
+
+def _checked_zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+def _checked_lz4(data: bytes) -> bytes:
+    return lz4.frame.compress(data, content_checksum=True, block_size=lz4.frame.BLOCKSIZE_MAX4MB)
+
+
+@pytest.mark.parametrize("compress", [_checked_zstd, _checked_lz4], ids=["zst", "lz4"])
+def test_frame_with_corrupt_bytes_costs_its_own_record_only(archive, compress):
+    noise = [random.Random(n).randbytes(150_000).hex().encode() for n in range(4)]
+    members = [bytearray(compress(page(HTML + b"<!-- %s -->" % n))) for n in noise]
+    members[1][len(members[1]) // 2] ^= 0x55
+    records, rejects, _ = read(archive, b"".join(members))
+    assert [r.text for r in records] == [SENTENCE] * 3
+    assert len(rejects) == 1
+
+
+def test_arc_members_behind_a_damaged_one_are_read(archive):
+    members = [ARC_HEAD]
+    for n in range(4):
+        body = http(HTML + b"<!-- %s -->" % random.Random(n).randbytes(5000).hex().encode())
+        members.append(b"http://e.org/%d 1.2.3.4 20140216050221 text/html %d\n" % (n, len(body)) + body + b"\n")
+    packed = [bytearray(gzip.compress(m)) for m in members]
+    packed[2][3000] ^= 0x55
+    records, rejects, _ = read(archive, b"".join(packed))
+    assert [r.columns["url"] for r in records] == [f"http://e.org/{n}" for n in (0, 2, 3)]
+    assert len(rejects) == 1
+
+
+def test_damaged_dictionary_is_a_reject(archive):
+    content = _zstd(b"x" * 1000)[:-4] + b"abcd"
+    data = b"\x5d\x2a\x4d\x18" + len(content).to_bytes(4, "little") + content[:10]
+    for cut in (data, data + _zstd(page())):
+        records, rejects, _ = read(archive, cut)
+        assert records == []
+        (reject,) = rejects
+        assert re.match("damaged dictionary|truncated", reject.reason)
+
+
+@pytest.mark.parametrize("before_edge", [1, 3, 10, 18, 30])
+def test_member_that_begins_at_the_end_of_a_chunk_is_known_as_one(archive, before_edge):
+    def bad(size: int) -> bytes:
+        block = http(b"a" * size, content_type="text/plain")
+        return gzip.compress(warc("response", block, length=len(block) + 60), 0)
+
+    first = bad(32_000)
+    first = bad(32_000 + 32_768 - before_edge - len(first))
+    records, rejects, _ = read(archive, first + gzip.compress(page(), 0) + gzip.compress(page(), 0))
+    assert [r.row for r in records] == [1, 2]
+    assert [r.row for r in rejects] == [0]
+
+
+def test_plain_file_stays_plain_where_a_payload_is_compressed(archive):
+    data = page() + warc("resource", gzip.compress(b"hello" * 100), length=20) + page() + page()
+    records, rejects, _ = read(archive, data)
+    assert [r.row for r in records] == [0, 2, 3]
+    assert [r.row for r in rejects] == [1]
+
+
 @pytest.mark.parametrize(
     "data",
     [
