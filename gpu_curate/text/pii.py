@@ -176,7 +176,7 @@ _MARGIN = (
     8 * _BLOCK
 )  # line ends before the first text and after the last: nothing has to ask whether the buffer goes on
 _AT, _RUN, _IBAN_START, _QUAD, _V6_START = range(5)  # kinds of candidates
-_CARD_RUN, _CALLED, _NORTH_AMERICAN_RUN = range(5, 8)  # what a run may be at the second glance
+_CARD_START, _CALLED, _NORTH_AMERICAN_RUN = range(5, 8)  # what a run may be at the second glance
 Candidates = list[list[int]]  # kind, start, stop
 
 
@@ -296,7 +296,7 @@ def _look(text, raw, emails, numbers, ip, out):
     """Write (kind, start, stop) of the candidates to `out`; return their number, -1: too many.
 
     `text` is `raw` in words. Run: digits with at most three of ` .-()/` between two, 7 of them within 17 bytes. Quad: four
-    groups of digits, dots between. Only what is near enough digits or colons is looked at, from 48 bytes before, as far as
+    groups of digits, dots between. Only what is near enough digits or colons is looked at, from 64 bytes before, as far as
     an IBAN may reach, and the start of its run.
     """
     n = 0
@@ -334,7 +334,7 @@ def _look(text, raw, emails, numbers, ip, out):
                 colons_2, colons_1 = colons_1, colons
             if w < block or not near:
                 continue
-            low = max(done, 8 * w - 48)
+            low = max(done, 8 * w - 64)
             while low > done and (_is_digit(raw[low - 1]) or _is_gap(raw[low - 1])):
                 low -= 1
             done = 8 * w + 8
@@ -419,13 +419,18 @@ def _pack(words: Iterable[bytes]) -> np.ndarray:
 @njit
 def _worthy(raw, rows):
     """Those of the candidates that a pattern is worth trying at, int64[N, 3] in the same order; a run as what it may be."""
-    out = np.empty((3 * len(rows), 3), np.int64)
+    out = np.empty((len(rows) + 64, 3), np.int64)
     n = 0
     for k in range(len(rows)):
         candidate, start, stop = rows[k]
+        if n + 3 > len(out):
+            out = np.concatenate((out, np.empty_like(out)))
         if candidate == _RUN:
-            if _may_hold_card(raw, start, stop):
-                n = _put(out, n, _CARD_RUN, start, stop)
+            for i in range(start, stop - 12):
+                if _may_be_card(raw, i):
+                    if n + 3 > len(out):
+                        out = np.concatenate((out, np.empty_like(out)))
+                    n = _put(out, n, _CARD_START, i, stop)
             if _may_be_called(raw, start):
                 n = _put(out, n, _CALLED, start, stop)
             if _may_hold_north_american(raw, start, stop):
@@ -493,26 +498,30 @@ def _may_be_iban(raw, start):
 
 
 @njit
-def _may_hold_card(raw, start, stop):
-    """Whether some 13 to 19 digits of the run, with at most one blank or hyphen between two, have a right checksum."""
-    if stop - start < 13:
+def _may_be_card(raw, i):
+    """Whether digits from here, in one piece or in groups that start with four, have a right checksum where a group ends."""
+    if raw[i] < 50 or raw[i] > 54 or not _stands_left(raw[i - 1]):  # issuers start with 2 to 6
         return False
-    for i in range(start, stop):
-        c = raw[i]
-        if c < 50 or c > 54 or not _stands_left(raw[i - 1]):  # issuers start with 2 to 6
+    n = size = groups = plain = doubled = 0  # sums with every second digit doubled, from this one or the one before
+    gap = raw[i]
+    while n < 19 and _is_digit(raw[i]):
+        digit = int(raw[i]) - 48
+        twice = 2 * digit - 9 if digit > 4 else 2 * digit
+        plain, doubled = doubled + digit, plain + twice
+        n += 1
+        size += 1
+        i += 1
+        if _is_digit(raw[i]):
             continue
-        n = plain = doubled = 0  # sums with every second digit doubled, from this one or the one before
-        j = i
-        while n < 19 and _is_digit(raw[j]):
-            digit = int(raw[j]) - 48
-            twice = 2 * digit - 9 if digit > 4 else 2 * digit
-            plain, doubled = doubled + digit, plain + twice
-            n += 1
-            j += 1
-            if n >= 13 and plain % 10 == 0 and not _is_digit(raw[j]):
-                return True
-            if raw[j] == 32 or raw[j] == 45:
-                j += 1
+        if n >= 13 and plain % 10 == 0:
+            return True
+        if groups == 0:
+            gap = raw[i]
+        if (gap != 32 and gap != 45) or raw[i] != gap or (size != 4 and (groups != 1 or size != 6)):
+            return False
+        groups += 1
+        size = 0
+        i += 1
     return False
 
 
@@ -635,7 +644,8 @@ _right = re.compile(_RIGHT)
 
 _LOCAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+'-"
 _DOMAIN = re.compile(rb"[A-Za-z0-9.\x80-\xff-]{3,255}+")
-_TOP_LEVEL = re.compile(r"xn--[A-Za-z0-9-]{1,59}|[A-Za-z]{2,24}(?![A-Za-z0-9-])|[^\W\d_]{2,24}")
+_TOP_LEVEL = re.compile(r"xn--[A-Za-z0-9-]{1,59}|[A-Za-z]{2,24}|[^\W\d_A-Za-z]{2,24}")
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")  # no character, so no part of an address
 _IMAGE_SCALE = re.compile(rb"\dx\.")
 # The longest run of labels that ends in a top level, and what is right for all others of it.
 _ASCII_DOMAIN = re.compile(rb"((?:[A-Za-z0-9-]++\.)+)(?>xn--[A-Za-z0-9-]{1,59}+|[A-Za-z]{2,24}+)(?![A-Za-z0-9])")
@@ -657,6 +667,7 @@ def _emails(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]
 
 def _local_start(before: bytes, at: int) -> int:
     """Where the local part of at most 64 bytes starts; `at` if there is none."""
+    before = before[max((m.end() for m in _SURROGATE.finditer(before)), default=0) :]
     run = before[len(before.rstrip(_LOCAL)) :]
     if not run and before[-1:] >= b"\x80":  # an internationalised one: letters of any script
         letters = before.decode("utf-8", "ignore")
@@ -674,6 +685,8 @@ def _domain_size(run: bytes) -> int:
     """Bytes of the domain that `run` starts with; 0 if it is none."""
     if _IMAGE_SCALE.match(run):
         return 0
+    surrogate = _SURROGATE.search(run)
+    run = run[: surrogate.start()] if surrogate else run
     if run.isascii():  # `_labels_size` in two patterns
         match = _ASCII_DOMAIN.match(run)
         return match.end() if match and _ASCII_LABELS.fullmatch(match[1]) else 0
@@ -689,9 +702,11 @@ def _labels_size(domain: str) -> int:
         labels = labels[: labels.index("")]
     while len(labels) > 1:
         top = _TOP_LEVEL.match(labels[-1])
-        # ASCII letters with others after them: text that goes on without a blank, as in Chinese
+        # ASCII letters with others after them, or the reverse: text that goes on without a blank, as in Chinese
         if top and (
-            top.end() == len(labels[-1]) or not labels[-1][top.end()].isascii() or labels[-1][top.end()] == "-"
+            top.end() == len(labels[-1])
+            or not (labels[-1][top.end()].isascii() and top.group()[-1].isascii())
+            or labels[-1][top.end()] == "-"
         ):
             if all(0 < len(label) <= 63 and label[0] != "-" and label[-1] != "-" for label in labels[:-1]):
                 return len(".".join([*labels[:-1], top.group()]).encode())
@@ -720,8 +735,9 @@ _IBAN = re.compile(_LEFT + rb"[A-Z]{2}\d\d(?:[ -]?[A-Z0-9]){11,29}")
 
 
 def _ibans(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    done = 0
     for _, start, _ in candidates:
-        match = _IBAN.match(raw, start)
+        match = _IBAN.match(raw, start) if start >= done else None
         if match is None:
             continue
         text = match.group().decode()
@@ -733,7 +749,8 @@ def _ibans(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
             compact += text[size].strip(" -")
             size += 1
         if len(compact) == length and _right.match(raw, match.start() + size) and _mod_97(compact) == 1:
-            yield match.start(), match.start() + size
+            done = match.start() + size
+            yield match.start(), done
 
 
 def _mod_97(iban: str) -> int:
@@ -745,6 +762,9 @@ def _mod_97(iban: str) -> int:
 _CARD = re.compile(
     _LEFT + rb"(?:\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?|\d{4}([ -])\d{6}\2\d{4,5}|\d{13,19}+)" + _RIGHT
 )
+_CARD_OF_16 = re.compile(
+    _LEFT + rb"\d{4}([ -])\d{4}\1\d{4}\1\d{4}" + _RIGHT
+)  # where digits that follow are not of the card
 # Prefix range and lengths of the issuers: ISO/IEC 7812 and the networks' own pages.
 _ISSUERS = (
     ("4", "4", (13, 16, 19)),  # Visa
@@ -759,10 +779,15 @@ _ISSUERS = (
 
 
 def _cards(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
-    for match in _within(_CARD, raw, candidates):
-        digits = match.group().translate(None, b" -")
-        if _luhn(digits) and _is_issued(digits.decode()):
-            yield match.span()
+    done = 0
+    for _, start, stop in candidates:
+        for pattern in (_CARD, _CARD_OF_16) if start >= done else ():
+            match = pattern.match(raw, start, stop + 2)
+            digits = match.group().translate(None, b" -") if match else b""
+            if match and _luhn(digits) and _is_issued(digits.decode()):
+                yield match.span()
+                done = match.end()
+                break
 
 
 _PLAIN = bytes.maketrans(b"0123456789", bytes(range(10)))
@@ -792,7 +817,7 @@ _NUMBERED = frozenset(
 # Of the quads with no part above 99 most number a section of a text. These do not, nor those after a word of networking.
 _RESOLVERS = frozenset((b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1", b"9.9.9.9"))
 _CUE = re.compile(
-    rb"(?<![\w<])(?:ips?|ipv4|addr|address|addresses|dns|nameserver|server|hosts?|ping|gateway|router|resolver|subnet|whois|ssh)\b"
+    rb"(?<![\w<>])(?:ips?|ipv4|addr|address|addresses|dns|nameserver|server|hosts?|ping|gateway|router|resolver|subnet|whois|ssh)\b"
 )
 _HEADING = re.compile(rb"\.?[ \t]+[A-Z\x80-\xff]")
 _AND = frozenset((b"and", b"or", b"to"))
@@ -836,7 +861,11 @@ def _is_numbering(raw: bytearray, match: re.Match[bytes]) -> bool:
     if any(int(p) > 99 for p in quad.split(b".")):
         return False
     heads_line = not line.strip(b" \t#*>-")
-    cue = quad in _RESOLVERS or _CUE.search(line.lower(), max(0, len(line) - 48)) or line.endswith(b"://")
+    cue = (
+        quad in _RESOLVERS
+        or _CUE.search(line.lower(), max(0, len(line) - 48, line.rfind(b"<")))
+        or line.endswith(b"://")
+    )
     return not cue or (heads_line and bool(_HEADING.match(raw, match.end())))
 
 
@@ -889,6 +918,26 @@ _NOT_A_PHONE = re.compile(
 
 
 def _phones(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    """Numbers, and those of what is left of their runs as a scan of the replaced text would see it."""
+    found: list[tuple[int, int]] = []
+    for _ in range(8):
+        chosen = list(_first_phones(raw, candidates))
+        if not chosen:
+            break
+        _mask(raw, chosen)
+        found += chosen
+        candidates = [c for c in candidates if _reaches_out(c, chosen)]
+    yield from sorted(found)
+
+
+def _reaches_out(candidate: list[int], spans: list[tuple[int, int]]) -> bool:
+    """A run that one of the spans, in order and apart, is a part of."""
+    _, start, stop = candidate
+    i = bisect_right(spans, start, key=lambda span: span[1])
+    return i < len(spans) and spans[i][0] < stop and not (spans[i][0] <= start and stop <= spans[i][1])
+
+
+def _first_phones(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
     found = [m.span() for m in _within(_NORTH_AMERICAN, raw, [c for c in candidates if c[0] == _NORTH_AMERICAN_RUN])]
     for kind, start, _ in candidates:
         if kind != _CALLED:
@@ -984,7 +1033,7 @@ def _within(pattern: re.Pattern[bytes], raw: bytearray, candidates: Candidates) 
 _FINDERS: dict[str, tuple[frozenset[int], Callable[[bytearray, Candidates], Iterator[tuple[int, int]]]]] = {
     "email": (frozenset((_AT,)), _emails),
     "iban": (frozenset((_IBAN_START,)), _ibans),
-    "card": (frozenset((_CARD_RUN,)), _cards),
+    "card": (frozenset((_CARD_START,)), _cards),
     "ip": (frozenset((_QUAD, _V6_START)), _ips),
     "phone": (frozenset((_CALLED, _NORTH_AMERICAN_RUN)), _phones),
 }

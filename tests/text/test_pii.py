@@ -156,6 +156,25 @@ def test_types_are_off_counted_or_replaced_each_on_its_own():
     assert spans == [Span("email", 0, 7), Span("ip", 11, 22)]
 
 
+@pytest.mark.parametrize(
+    ("text", "scrubbed"),
+    [
+        ("card 4111 1111 1111 1111 12/25", "card <CARD> 12/25"),
+        ("4111 1111 1111 1111 123", "<CARD> 123"),
+        ("Order 1234 4111 1111 1111 1111", "Order 1234 <CARD>"),
+        ("+1 415 555 0142 4111 1111 1111 1111", "<PHONE> <CARD>"),
+        ("4111 1111 1111 1112 123 and 4111 1111 1111 1112", "4111 1111 1111 1112 123 and 4111 1111 1111 1112"),
+        ("т@пример.рф4278 5848 4249 1524", "<EMAIL><CARD>"),
+        ("т@пример.рфDE89 3704 0044 0532 0130 00", "<EMAIL><IBAN>"),
+        ("MT71 MALT 0110 BE68 5390 0754 7034 123", "<IBAN>"),
+        ("é\ud800é@x.org", "é\ud800<EMAIL>"),
+        ("a@b.\ud800org and", "a@b.\ud800org and"),
+    ],
+)
+def test_what_stands_beside_a_finding_does_not_hide_it(text, scrubbed):
+    assert ALL.scrub(text)[0] == scrubbed
+
+
 def test_spans_count_characters_and_come_in_order():
     text = "日本語 +1 415 555 0142 “é” 😀 a@b.org, 8.8.8.8 — DE89 3704 0044 0532 0130 00 и 4111111111111111"
     scrubbed, counts, spans = ALL.scrub(text)
@@ -200,6 +219,15 @@ PIECES = [
 @example("8.8.8.8::ffff:8.8.8.80")
 @example("a@b.org::ffff:8.8.8.8")
 @example("2024::ffff:8.8.8.8::")
+@example("a@р.рф8.8.216.9")
+@example("т@пример.рф4278 5848 4249 1524")
+@example("server tess.almeida.of.the.very.long.name.indeed@example.org 4.31.19.44")
+@example("Fax 0871 527 8800ip 4.31.19.44")
+@example("+1 415 555 0142 4111 1111 1111 1111")
+@example("3b23::0000 6577 9507 6557 5879")
+@example("tel 2318281-(576)503-3299")
+@example("tel 502745 1 980.321.3768")
+@example("MT71 MALT 0110 BE68 5390 0754 7034 123")
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 @settings(max_examples=100, deadline=None)
 def test_scrubbing_twice_is_scrubbing_once(text):
@@ -236,8 +264,10 @@ def plain_candidates(raw, emails, numbers, ip):
 
 def plain_worthy(raw, rows):
     """`_worthy` without any condition on what the candidates say."""
-    as_what = (pii._CARD_RUN, pii._CALLED, pii._NORTH_AMERICAN_RUN)
-    runs = [(kind, start, stop) for _, start, stop in rows[rows[:, 0] == pii._RUN] for kind in as_what]
+    found = rows[rows[:, 0] == pii._RUN]
+    as_what = (pii._CALLED, pii._NORTH_AMERICAN_RUN)
+    runs = [(kind, start, stop) for _, start, stop in found for kind in as_what]
+    runs += [(pii._CARD_START, i, stop) for _, start, stop in found for i in range(start, stop)]
     return np.concatenate([rows[rows[:, 0] != pii._RUN], np.array(runs, np.int64).reshape(-1, 3)])
 
 
