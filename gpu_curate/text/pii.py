@@ -667,7 +667,8 @@ def _emails(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]
 
 def _local_start(before: bytes, at: int) -> int:
     """Where the local part of at most 64 bytes starts; `at` if there is none."""
-    before = before[max((m.end() for m in _SURROGATE.finditer(before)), default=0) :]
+    if not before.isascii():
+        before = before[max((m.end() for m in _SURROGATE.finditer(before)), default=0) :]
     run = before[len(before.rstrip(_LOCAL)) :]
     if not run and before[-1:] >= b"\x80":  # an internationalised one: letters of any script
         letters = before.decode("utf-8", "ignore")
@@ -685,11 +686,11 @@ def _domain_size(run: bytes) -> int:
     """Bytes of the domain that `run` starts with; 0 if it is none."""
     if _IMAGE_SCALE.match(run):
         return 0
-    surrogate = _SURROGATE.search(run)
-    run = run[: surrogate.start()] if surrogate else run
     if run.isascii():  # `_labels_size` in two patterns
         match = _ASCII_DOMAIN.match(run)
         return match.end() if match and _ASCII_LABELS.fullmatch(match[1]) else 0
+    surrogate = _SURROGATE.search(run)
+    run = run[: surrogate.start()] if surrogate else run
     domain = run.decode("utf-8", "ignore")
     foreign = re.search(r"[^\w.\-\u0300-\u036f\u0900-\u0dff]", domain)  # quotes, dashes, full stops of other scripts
     return _labels_size(domain[: foreign.start()] if foreign else domain)
@@ -927,6 +928,8 @@ def _phones(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]
         _mask(raw, chosen)
         found += chosen
         candidates = [c for c in candidates if _reaches_out(c, chosen)]
+        if not candidates:
+            break
     yield from sorted(found)
 
 
