@@ -122,7 +122,7 @@ def _parts(raw: IO[bytes], head: bytes) -> Iterator[Part | Damage]:
     """The decompressed bytes of a file of which `head` has been read.
 
     A member that is cut or corrupt gives a Damage; reading goes on at the next member that begins with a record.
-    Memory: about 100 KiB, plus one block of a zstd frame.
+    Memory: about 100 KiB, plus one block of an lz4 frame, or what 512 bytes of zstd may give (16 MiB of zeros).
     """
     kind = _compression(head)
     if kind is not None:
@@ -132,6 +132,7 @@ def _parts(raw: IO[bytes], head: bytes) -> Iterator[Part | Damage]:
 
             try:
                 dictionary, size, head = _dictionary(raw, head)
+                kind(dictionary)
             except zstandard.ZstdError as e:
                 yield Damage(f"damaged dictionary at byte 0 of the file: {e}", final=True)
                 return
@@ -243,7 +244,7 @@ def _resync(magic: bytes, data: bytes, read: Any, kind: type[_Member], dictionar
             while len(head) < _RECORD_LINE and fed - i < _LONGEST_BLOCK and not member.eof:
                 while len(data) - fed < step and (piece := read()):
                     data, fed, i = data[i:] + piece, fed - i, 0
-                if fed == len(data):
+                if fed >= len(data):
                     break
                 head += member.feed(data[fed : fed + step])
                 fed += step

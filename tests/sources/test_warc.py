@@ -377,7 +377,9 @@ def test_arc_members_behind_a_damaged_one_are_read(archive):
 def test_damaged_dictionary_is_a_reject(archive):
     content = _zstd(b"x" * 1000)[:-4] + b"abcd"
     data = b"\x5d\x2a\x4d\x18" + len(content).to_bytes(4, "little") + content[:10]
-    for cut in (data, data + _zstd(page())):
+    bad = b"\x37\xa4\x30\xec" + b"no table" * 20  # the mark of a dictionary
+    whole = b"\x5d\x2a\x4d\x18" + len(bad).to_bytes(4, "little") + bad + _zstd(page())
+    for cut in (data, data + _zstd(page()), whole):
         records, rejects, _ = read(archive, cut)
         assert records == []
         (reject,) = rejects
@@ -411,8 +413,17 @@ def test_plain_file_stays_plain_where_a_payload_is_compressed(archive):
         gzip.compress(b"WARC/1.0\r\n") + gzip.compress(b"x", 1) * 60_000,
         b"".join(map(gzip.compress, (page(), b"x" * 20_000))) + gzip.compress(b"\n") * 60_000,
         warc("response", b"ab", length=1) * 30_000,
+        _checked_zstd(page())[:-4] + b"abcd" + b"\x28\xb5\x2f\xfd" * 10_000,
+        gzip.compress(page())[:-4] + b"abcd" + b"\x1f\x8b\x08\x00" * 10_000,
     ],
-    ids=["headers without an end", "a header of members of a byte", "blank members", "wrong lengths"],
+    ids=[
+        "headers without an end",
+        "a header of members of a byte",
+        "blank members",
+        "wrong lengths",
+        "zstd marks",
+        "gzip marks",
+    ],
 )
 def test_time_is_linear_in_what_is_no_record(data):
     start = time.process_time()
