@@ -214,11 +214,13 @@ def _warnings(
         found.append(
             "scope: group: near-copies in different groups are not duplicates and may lie on both sides of the split"
         )
-    for source, files in _unreadable(context).items():
+    unreadable = _unreadable(context)
+    for source, files in unreadable.items():
         path, reason = next(iter(files.items()))
         what = "1 file" if len(files) == 1 else f"{len(files)} files"
         found.append(f"source {source}: nothing could be read of {what}, e.g. {path}: {reason}; see rejects/")
-    incomplete = [p for p in manifest["incomplete_sources"] if all(p not in u for u in _unreadable(context).values())]
+    named = {path for files in unreadable.values() for path in files}
+    incomplete = [path for path in manifest["incomplete_sources"] if path not in named]
     if incomplete:
         what = "1 file is" if len(incomplete) == 1 else f"{len(incomplete)} files are"
         found.append(f"{what} cut or damaged, and read as far as possible: {', '.join(incomplete[:3])}; see rejects/")

@@ -52,6 +52,7 @@ class _Member:
     """One gzip member or frame. Feed it once with bytes, then with b"" while `more`."""
 
     magic: bytes
+    step = _IN  # bytes to feed at once
     error: type[Exception]  # what damage raises
     _d: Any  # the library's decompressor
 
@@ -96,7 +97,7 @@ class _Lz4(_Member):
 
 
 class _Zstd(_Member):
-    magic = _ZSTD
+    magic, step = _ZSTD, _STEP
     more = False  # the library has no bound on its output, so it is fed little at a time
 
     def __init__(self, dictionary: Any = None):
@@ -170,7 +171,7 @@ def _members(
     raw: IO[bytes], data: bytes, at: int, kind: type[_Member], dictionary: Any = None
 ) -> Iterator[Part | Damage]:
     """Members back to back. `at`: how many bytes of `raw` have been read; `data`: the last of them."""
-    step = _STEP if kind is _Zstd else _IN
+    step = kind.step
 
     def read() -> bytes:
         nonlocal at
@@ -221,14 +222,14 @@ def _members(
             if head:
                 yield Part(head, first, start)
             yield Damage(f"damaged compressed data at byte {start} of the file: {e}", final=False)
-            data = _resync(member.magic, chunk[1:] + data, read, kind, dictionary)
+            data = _resync(chunk[1:] + data, read, kind, dictionary)
             continue
         data = member.rest + data
 
 
-def _resync(magic: bytes, data: bytes, read: Any, kind: type[_Member], dictionary: Any) -> bytes:
+def _resync(data: bytes, read: Any, kind: type[_Member], dictionary: Any) -> bytes:
     """The compressed bytes from the next member on that begins with a record; b"" if there is none."""
-    step = _STEP if kind is _Zstd else _IN
+    magic, step = kind.magic, kind.step
     i = 0
     while True:
         i = data.find(magic, i)

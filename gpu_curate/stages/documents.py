@@ -453,7 +453,8 @@ class PartitionWriter:
         if self._rows["doc_id"] or not self._written:
             self._flush()
         silent = [p for p, c in self._files.items() if not c["documents"] and c["rejected"]]
-        ends = [p for p in (*list(self._files)[:1], *list(self._files)[-1:]) if self._files[p]["documents"]]
+        paths = list(self._files)
+        ends = [p for p in dict.fromkeys(paths[:1] + paths[-1:]) if self._files[p]["documents"]]
         watch = self._watch.facts()
         first, files, facts = self._written[0]
         if self._markup_sample:

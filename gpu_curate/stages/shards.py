@@ -239,8 +239,9 @@ def _split(
     """Which of the kept documents (in order of key) are held out.
 
     The lowest keys, until they hold the tokens asked for (the text that passes them is the last) or as many as
-    `max_fraction` allows (the text that would pass it stays out, with all its copies). The key of the last one is the bound: every document
-    of equal or lower key that is not train_only is held out, and stays so when the bound is pinned and data is added.
+    `max_fraction` allows (the text that would pass it stays out, with all its copies). The key of the last one is the
+    bound: every document of equal or lower key that is not train_only is held out, and stays so when the bound is pinned
+    and data is added.
 
     Raises:
         FatalError: nothing would be left to train on.

@@ -417,20 +417,24 @@ def _pack(words: Iterable[bytes]) -> np.ndarray:
 
 
 @njit
+def _with_room(out, n):
+    """`out` for n rows, at most twice as many as it has."""
+    return out if n <= len(out) else np.concatenate((out, np.empty_like(out)))
+
+
+@njit
 def _worthy(raw, rows):
     """Those of the candidates that a pattern is worth trying at, int64[N, 3] in the same order; a run as what it may be."""
     out = np.empty((len(rows) + 64, 3), np.int64)
     n = 0
     for k in range(len(rows)):
         candidate, start, stop = rows[k]
-        if n + 3 > len(out):
-            out = np.concatenate((out, np.empty_like(out)))
+        out = _with_room(out, n + 3)
         if candidate == _RUN:
             for i in range(start, stop - 12):
                 if _may_be_card(raw, i):
-                    if n + 3 > len(out):
-                        out = np.concatenate((out, np.empty_like(out)))
                     n = _put(out, n, _CARD_START, i, stop)
+                    out = _with_room(out, n + 3)
             if _may_be_called(raw, start):
                 n = _put(out, n, _CALLED, start, stop)
             if _may_hold_north_american(raw, start, stop):

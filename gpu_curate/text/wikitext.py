@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, NamedTuple
@@ -853,16 +853,14 @@ def _fill_gaps(text: str, dropped: list[str]) -> tuple[str, tuple[str, ...]]:
     at = 0  # text before is done
     while found:
         start, end = found.span()
-        if _UNKNOWN in found[0] and _inside_sentence(text, start, end):
-            gaps += _names(found[0], dropped)
+        gaps += _names(found, dropped)
         left, right = start, end
         while left > max(at, start - _GAP_CHARS) and text[left - 1] in _SEPARATORS:
             left -= 1
         right = _after_separators(text, end)
         opens = text[left - 1 : left] in ("(", "（") and left > at
         while opens and (more := _MARK_RUN.match(text, right)):  # nothing but separators between the two
-            if _UNKNOWN in more[0] and _inside_sentence(text, *more.span()):
-                gaps += _names(more[0], dropped)
+            gaps += _names(more, dropped)
             end = more.end()
             right = _after_separators(text, end)
         closes = text[right : right + 1] in (")", "）")
@@ -891,9 +889,11 @@ def _after_separators(text: str, end: int) -> int:
     return right
 
 
-def _names(marks: str, dropped: list[str]) -> Iterator[str]:
-    """The templates that a run of marks stands for."""
-    return (dropped[int(n.translate(_FROM_MARKS), 16)] for n in _UNKNOWN_MARK.findall(marks))
+def _names(run: re.Match[str], dropped: list[str]) -> list[str]:
+    """The unknown templates that a run of marks stands for, if it is inside a sentence."""
+    if _UNKNOWN not in run[0] or not _inside_sentence(run.string, *run.span()):
+        return []
+    return [dropped[int(n.translate(_FROM_MARKS), 16)] for n in _UNKNOWN_MARK.findall(run[0])]
 
 
 def _inside_sentence(text: str, start: int, end: int) -> bool:
