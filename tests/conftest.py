@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,3 +20,13 @@ def shared_data():
         return path
 
     return find
+
+
+@pytest.fixture
+def soak_cases():
+    """`soak_cases(sample, whole)`: how many cases a test marked `soak` tries, in scripts/test and in scripts/soak."""
+
+    def count(sample: int, whole: int) -> int:
+        return whole if os.environ.get("GPU_CURATE_SOAK") else sample
+
+    return count
