@@ -1,15 +1,19 @@
 """Read token shards back: batches for a training loop, and the checks of `gpu-curate shards`.
 
-    loader = ShardLoader("runs/NAME/shards", "train", batch_size=16, seq_len=1024, rank=rank, world_size=world_size)
-    for x, y in loader.batches(step=resumed_step, accum=4): ...
+    loader = ShardLoader("runs/NAME", "train", batch_size=16, seq_len=1024)   # rank and world size: of torchrun
+    stream = loader.batches(state=checkpoint.get("loader"))
+    for x, y in stream: ...; checkpoint["loader"] = stream.state_dict()
 
 The batch stream is a pure function of: the shards, split, batch_size, seq_len, rank, world_size, `shuffle` and
-`align_documents`. Nothing else changes its order: no state is kept, no clock or global random generator is asked. So a step
-number alone resumes it.
+`align_documents`. Nothing else changes its order: no clock or global random generator is asked. So a step number resumes it
+as long as batch_size, world_size and the micro-batches of a step stay; a state resumes it where they change.
 
 Row r of an epoch is tokens [r * seq_len, r * seq_len + seq_len] of the split's stream, shards read as one. Batch i of the
 epoch takes rows [i * world_size * batch_size, ...), rank after rank. What does not fill a batch of all ranks is left over;
 every rank has the same number of batches, whatever the shard lengths.
+
+A state is a place in that global order of rows: an epoch, and how many of its rows all ranks together have taken. Whoever
+goes on from it takes the rows behind it in the same order, however many ranks they are and whatever their batch size.
 
 # B batch size, T sequence length, W world size, R rows of an epoch
 """
@@ -38,7 +42,19 @@ _MASK64 = (1 << 64) - 1
 _BLOCK_ROWS = 4096  # rows whose shuffled places are computed at once
 _BLOCK_TOKENS = 1 << 23  # looked at together when verifying
 
+_STATE_VERSION = 1
+
 Batch = tuple[Any, Any]
+
+
+class Position(NamedTuple):
+    """A place in the order in which all ranks together take rows."""
+
+    epoch: int
+    row: int  # of the epoch: so many were taken
+
+
+_START = Position(0, 0)
 
 
 # --------------------------------------------------------------------------------------------------------- the stream
@@ -80,8 +96,17 @@ class Stream:
                 f"{self.directory}: no shard of split {self.split}",
                 hint=f"expected {_PREFIX[self.split]}_000000.bin, ...",
             )
+        self._paths = paths
         self.starts = np.cumsum([0, *map(len, self.shards)], dtype=np.int64).tolist()  # Python ints: no overflow
         self.length = self.starts[-1]
+
+    def identity(self) -> str:
+        """A hash of the split's content as its manifest states it; without one, of the shards' names and lengths."""
+        if self.manifest is None:
+            facts = [[path.name, len(shard)] for path, shard in zip(self._paths, self.shards, strict=True)]
+        else:
+            facts = [[e["tokens"], e["sha256"]] for e in self.manifest["splits"][self.split]["shards"]]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Tokens start..stop - 1 of the stream; a view where one shard holds them all, else a copy."""
@@ -185,7 +210,8 @@ class ShardLoader:
     Args:
         directory, split: see Stream.
         batch_size, seq_len: rows and tokens per row of one micro-batch on one rank.
-        rank, world_size: this process and how many there are; ranks are disjoint and equal.
+        rank, world_size: this process and how many there are; ranks are disjoint and equal. None: RANK and WORLD_SIZE of
+            the environment, as torchrun sets them; 0 of 1 without them.
         shuffle: seed of a permutation of the rows, another one every epoch; None (default) keeps the order of the
             shards, which are shuffled by document already.
         align_documents: rows start where a document starts, or go on with one that has at least T + 1 tokens left;
@@ -207,23 +233,25 @@ class ShardLoader:
         split: str,
         batch_size: int,
         seq_len: int,
-        rank: int = 0,
-        world_size: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
         *,
         shuffle: int | None = None,
         align_documents: bool = False,
         as_torch: bool | None = None,
         tokenizer_sha256: str | None = None,
     ):
-        self._arguments = {k: v for k, v in locals().items() if k != "self"}
         batch_size, seq_len = _integer("batch_size", batch_size), _integer("seq_len", seq_len)
-        rank, world_size = _integer("rank", rank), _integer("world_size", world_size)
+        rank = _from_environment("RANK", 0) if rank is None else _integer("rank", rank)
+        world_size = _from_environment("WORLD_SIZE", 1) if world_size is None else _integer("world_size", world_size)
+        self._arguments = {k: v for k, v in locals().items() if k != "self"}  # a copy elsewhere is of the same rank
         if batch_size < 1 or seq_len < 1 or not 0 <= rank < world_size:
             raise ConfigError(
                 f"batch_size {batch_size} and seq_len {seq_len} must be positive, rank {rank} in 0..{world_size - 1}"
             )
         self.stream = Stream(directory, split)
         self._check_tokenizer(tokenizer_sha256)
+        self.align_documents = align_documents
         self.batch_size, self.seq_len, self.rank, self.world_size = batch_size, seq_len, rank, world_size
         self.shuffle = None if shuffle is None else _integer("shuffle", shuffle)
         self.tokens = self.stream.length
@@ -248,6 +276,21 @@ class ShardLoader:
     def __reduce__(self) -> Any:
         return functools.partial(ShardLoader, **self._arguments), ()
 
+    def __getitem__(self, i: int) -> Batch:
+        """Micro-batch i of epoch 0, for code that wants a sequence. Raises: IndexError: the epoch has no such batch."""
+        if not 0 <= _integer("batch", i) < self.batches_per_epoch:
+            raise IndexError(f"batch {i}: an epoch has {self.batches_per_epoch}")
+        return self.batch(i)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The len() micro-batches of epoch 0."""
+        return self.epoch(0)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The micro-batches of one epoch; with `shuffle`, every epoch has an order of its own."""
+        first = _integer("epoch", number) * self.batches_per_epoch
+        return (self.batch(i) for i in range(first, first + self.batches_per_epoch))
+
     def batch(self, i: int) -> Batch:
         """Micro-batch i >= 0 of this rank, counted over all epochs.
 
@@ -257,30 +300,81 @@ class ShardLoader:
         i = _integer("batch", i)
         if i < 0:
             raise ConfigError(f"batch {i}: batches are numbered from 0")
-        epoch, i = divmod(i, self.batches_per_epoch)
+        return self.batch_at(self._after(_START, i))
+
+    def batch_at(self, position: Position) -> Batch:
+        """This rank's part of the batch that begins at a row of an epoch; as `batch`."""
         B, T = self.batch_size, self.seq_len
-        row = (i * self.world_size + self.rank) * B
+        row = position.row + self.rank * B
         if self.shuffle is None and self._starts_R is None:
             window = self.stream.read(row * T, (row + B) * T + 1)
             x, y = window[:-1].astype(np.int64).reshape(B, T), window[1:].astype(np.int64).reshape(B, T)
         else:
             rows = np.empty((B, T + 1), self.stream.shards[0].dtype)
-            for k, start in enumerate(self._row_starts(epoch, row, row + B)):
+            for k, start in enumerate(self._row_starts(position.epoch, row, row + B)):
                 rows[k] = self.stream.read(start, start + T + 1)
             x, y = rows[:, :-1].astype(np.int64), rows[:, 1:].astype(np.int64)
         return self._wrap(x), self._wrap(y)
 
-    def batches(self, step: int = 0, accum: int = 1) -> Iterator[Batch]:
-        """Micro-batches from optimizer step `step` on, without end: epoch follows epoch.
+    def batches(self, step: int = 0, accum: int = 1, *, state: dict[str, Any] | None = None) -> Batches:
+        """Micro-batches without end, epoch follows epoch.
 
         Args:
-            step: optimizer steps done; each took `accum` micro-batches of every rank. A run that resumes gives the step
-                number of its checkpoint and gets the stream that it would have seen.
+            step: optimizer steps done; each took `accum` micro-batches of every rank. Right only if batch_size, world_size
+                and accum are those of the steps that were done: with others, rows would be repeated or left out.
+            state: what `state_dict` of an earlier stream gave, on any rank; its rank, world size, batch size and accum may
+                have been others. Not with `step`.
+        Raises:
+            ConfigError: step and state; a state of other shards, another split, seq_len, shuffle or align_documents.
         """
-        i = _first_batch(step, accum)
-        while True:
-            yield self.batch(i)
-            i += 1
+        if state is None:
+            return Batches(self, self._after(_START, _first_batch(step, accum)))
+        if step:
+            raise ConfigError(f"step={step} and a state: both say where to go on", "leave out step")
+        return Batches(self, self._position(state))
+
+    def state_dict(self, step: int, accum: int = 1) -> dict[str, Any]:
+        """The state after `step` optimizer steps of this loader; see `batches`."""
+        return self._state(self._after(_START, _first_batch(step, accum)))
+
+    def _after(self, position: Position, batches: int) -> Position:
+        """Where batch number `batches` behind `position` begins. Only a position taken over from a loader with other ranks or
+        another batch size is not a whole number of batches from the start of its epoch."""
+        size = self.world_size * self.batch_size
+        left = (self.rows - position.row) // size  # of this epoch
+        if batches < left:
+            return Position(position.epoch, position.row + batches * size)
+        epochs, batch = divmod(batches - left, self.batches_per_epoch)
+        return Position(position.epoch + 1 + epochs, batch * size)
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for a place in the order of rows to mean the same."""
+        return {
+            "version": _STATE_VERSION,
+            "shards": self.stream.identity(),
+            "split": self.stream.split,
+            "seq_len": self.seq_len,
+            "shuffle": self.shuffle,
+            "align_documents": self.align_documents,
+        }
+
+    def _state(self, position: Position) -> dict[str, Any]:
+        return {**self._identity(), "epoch": position.epoch, "row": position.row}
+
+    def _position(self, state: Any) -> Position:
+        if not isinstance(state, dict):
+            raise ConfigError(f"state: expected a mapping from state_dict, got {type(state).__name__}")
+        for name, own in self._identity().items():
+            if state.get(name) != own:
+                raise ConfigError(
+                    f"state: {name} is {state.get(name)!r}, this loader's is {own!r}",
+                    "a state goes on only over the same shards with the same arguments; rank, world_size and batch_size "
+                    "may differ",
+                )
+        epoch, row = _integer("state: epoch", state.get("epoch")), _integer("state: row", state.get("row"))
+        if epoch < 0 or not 0 <= row <= self.rows:
+            raise ConfigError(f"state: epoch {epoch}, row {row}: an epoch has {self.rows} rows")
+        return self._after(Position(epoch, row), 0)
 
     def _row_starts(self, epoch: int, first: int, last: int) -> list[int]:
         """Where rows first..last - 1 of an epoch start in the stream."""
@@ -316,6 +410,40 @@ class ShardLoader:
         return njit(_align)(bounds, self.tokens, self.seq_len)
 
 
+class Batches:
+    """An endless iterator over the micro-batches of one rank, from a place on.
+
+    `state_dict` says where all ranks together will be once each has taken what this one has: the same on every rank.
+    """
+
+    def __init__(self, loader: ShardLoader, start: Position):
+        self._loader, self._start, self._taken = loader, start, 0
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = self._loader.batch_at(self._loader._after(self._start, self._taken))
+        self._taken += 1
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain data for a checkpoint; `ShardLoader.batches(state=...)` goes on behind the batches taken so far."""
+        return self._loader._state(self._loader._after(self._start, self._taken))
+
+
+def _from_environment(name: str, default: int) -> int:
+    """An integer that a launcher sets. Raises: ConfigError: it is none."""
+    value = os.environ.get(name, "").strip()
+    if not value:
+        return default
+    if not value.isdecimal():
+        raise ConfigError(
+            f"environment variable {name}={value!r}: expected an integer", "unset it, or give rank and world_size"
+        )
+    return int(value)
+
+
 def _integer(name: str, value: Any) -> int:
     """An argument as an int; NumPy's integers count, floats, texts and switches do not."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
@@ -345,6 +473,8 @@ def _from_numpy() -> Callable[[np.ndarray], Any]:
 def documents(directory: str | os.PathLike[str], split: str) -> tuple[np.ndarray, np.ndarray]:
     """The documents of a split in the order of its stream, from documents.parquet.
 
+    Args:
+        directory: a run directory, or its folder of shards.
     Returns:
         position_D, tokens_D: int64; document d is tokens position_D[d] .. position_D[d] + tokens_D[d] - 1 of the stream,
         the last of them its end-of-text token.
@@ -355,7 +485,7 @@ def documents(directory: str | os.PathLike[str], split: str) -> tuple[np.ndarray
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    path = Path(directory) / "documents.parquet"
+    path = shards_folder(directory) / "documents.parquet"
     if not path.exists():
         raise ConfigError(f"{path}: no such file; it says where documents start")
     try:
@@ -433,20 +563,30 @@ def permute(places: np.ndarray, count: int, key: int) -> np.ndarray:
 # -------------------------------------------------------------------------------------------------------------- torch
 
 
-def torch_dataset(loader: ShardLoader, step: int = 0, accum: int = 1, num_batches: int | None = None) -> Any:
-    """An IterableDataset over `loader.batches(step, accum)` for DataLoader(dataset, batch_size=None, num_workers=n).
+def torch_dataset(
+    loader: ShardLoader,
+    step: int = 0,
+    accum: int = 1,
+    num_batches: int | None = None,
+    *,
+    state: dict[str, Any] | None = None,
+) -> Any:
+    """An IterableDataset over `loader.batches(step, accum, state=state)` for DataLoader(..., batch_size=None, num_workers=n).
 
     Worker w of n gives every n-th micro-batch from the w-th on, and DataLoader asks its workers in turn: the stream is the
     same for any number of workers, and no batch comes twice over ranks and workers.
 
     Args:
         num_batches: end after so many micro-batches; None goes on for ever.
+    Attributes of the result:
+        state_after(n): the state once every rank has taken n micro-batches of it, for a checkpoint. Workers read ahead, so
+            only the training loop knows n.
     """
     from gpu_curate.loader import TorchDataset
 
-    return TorchDataset(
-        loader, _first_batch(step, accum), None if num_batches is None else _integer("num_batches", num_batches)
-    )
+    if num_batches is not None:
+        num_batches = _integer("num_batches", num_batches)
+    return TorchDataset(loader, loader.batches(step, accum, state=state)._start, num_batches)
 
 
 def __getattr__(name: str) -> Any:
@@ -456,16 +596,19 @@ def __getattr__(name: str) -> Any:
     from torch.utils.data import IterableDataset, get_worker_info
 
     class TorchDataset(IterableDataset):  # type: ignore[misc]
-        def __init__(self, loader: ShardLoader, first: int, num_batches: int | None):
-            self.loader, self.first, self.num_batches = loader, first, num_batches
+        def __init__(self, loader: ShardLoader, start: Position, num_batches: int | None):
+            self.loader, self.start, self.num_batches = loader, start, num_batches
 
         def __iter__(self) -> Iterator[Batch]:
             info = get_worker_info()
             worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
             i = worker
             while self.num_batches is None or i < self.num_batches:
-                yield self.loader.batch(self.first + i)
+                yield self.loader.batch_at(self.loader._after(self.start, i))
                 i += workers
+
+        def state_after(self, batches: int) -> dict[str, Any]:
+            return self.loader._state(self.loader._after(self.start, _integer("batches", batches)))
 
     TorchDataset.__qualname__ = "TorchDataset"  # so that it pickles by name
     globals()["TorchDataset"] = TorchDataset

@@ -224,6 +224,128 @@ def test_resuming_at_any_step_continues_the_same_stream_over_epochs(folder, shuf
         assert rest == whole[step * accum :]
 
 
+def rows_in_order(folder, W, B, state, batches, **arguments):
+    """The rows that W ranks together take, as one list, and the state behind them."""
+    streams = [numpy_loader(folder, "train", B, 16, rank, W, **arguments).batches(state=state) for rank in range(W)]
+    rows = [x.tolist() for _ in range(batches) for stream in streams for x in next(stream)[0]]
+    states = [stream.state_dict() for stream in streams]
+    assert all(s == states[0] for s in states)
+    return rows, json.loads(json.dumps(states[0]))
+
+
+@pytest.mark.parametrize(("shuffle", "align"), [(None, False), (7, False), (7, True)])
+def test_a_state_goes_on_in_the_same_order_of_rows_with_other_ranks_and_batch_sizes(folder, shuffle, align):
+    arguments = {"shuffle": shuffle, "align_documents": align}
+    count = numpy_loader(folder, "train", 1, 16, 0, 1, **arguments).rows
+    every = []
+    for epoch in (0, 1):
+        loader = numpy_loader(folder, "train", 1, 16, 0, 1, **arguments)
+        every.append([x[0].tolist() for x, _ in loader.epoch(epoch)])
+        assert len(every[-1]) == count
+    for (W, B), (W2, B2) in itertools.product([(1, 1), (2, 1), (4, 2), (8, 1), (3, 2)], repeat=2):
+        for batches in (0, 1, 2, count // (W * B) - 1, count // (W * B)):
+            taken, state = rows_in_order(folder, W, B, None, batches, **arguments)
+            assert taken == every[0][: W * B * batches]
+            rest = count - len(taken)
+            full = rest // (W2 * B2)  # batches that are left of epoch 0, if the next one did not begin
+            then, _ = rows_in_order(folder, W2, B2, state, full + 1, **arguments)
+            if state["epoch"] == 1:  # fewer rows were left than the first loader takes at once
+                assert state["row"] == 0
+                assert then[: W2 * B2] == every[1][: W2 * B2]
+            else:
+                assert then[: full * W2 * B2] == every[0][len(taken) : len(taken) + full * W2 * B2]
+                assert then[full * W2 * B2 :] == every[1][: W2 * B2]
+
+
+def test_a_step_and_its_state_are_one_place(folder):
+    loader = numpy_loader(folder, "train", 2, 16, 1, 2, shuffle=3)
+    for step in (0, 1, 5, len(loader), 3 * len(loader) + 2):
+        stream = loader.batches(step)
+        assert stream.state_dict() == loader.state_dict(step)
+        again = loader.batches(state=loader.state_dict(step))
+        assert as_lists(itertools.islice(stream, 9)) == as_lists(itertools.islice(again, 9))
+        assert stream.state_dict() == again.state_dict() == loader.state_dict(step + 9)
+    assert loader.state_dict(2, accum=3) == loader.state_dict(6)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seq_len": 8}, "state: seq_len is 16, this loader's is 8"),
+        ({"shuffle": 2}, "state: shuffle is 1, this loader's is 2"),
+        ({"shuffle": None}, "state: shuffle is 1, this loader's is None"),
+        ({"align_documents": True}, "state: align_documents is False, this loader's is True"),
+        ({"split": "validation"}, "state: shards is "),
+    ],
+)
+def test_a_state_of_other_arguments_is_refused(folder, change, said):
+    arguments = {"split": "train", "batch_size": 1, "seq_len": 16, "rank": 0, "world_size": 1, "shuffle": 1}
+    state = numpy_loader(folder, **arguments).state_dict(3)
+    with pytest.raises(ConfigError, match=said):
+        numpy_loader(folder, **{**arguments, **change}).batches(state=state)
+
+
+def test_a_state_of_other_shards_is_refused_and_odd_ones_are_named(folder, tmp_path):
+    make(tmp_path / "other", {"train": documents(60, seed=1)}, per_shard=101)
+    loader = numpy_loader(folder, "train", 1, 16)
+    state = loader.state_dict(3)
+    with pytest.raises(ConfigError, match="state: shards is"):
+        numpy_loader(tmp_path / "other", "train", 1, 16).batches(state=state)
+    for odd, said in (
+        (3, "state: expected a mapping"),
+        ({}, "state: version is None"),
+        ({**state, "row": loader.rows + 1}, "an epoch has"),
+        ({**state, "row": "1"}, "state: row '1'"),
+        ({**state, "epoch": -1}, "state: epoch -1"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            loader.batches(state=odd)
+    with pytest.raises(ConfigError, match="step=2 and a state"):
+        loader.batches(2, state=state)
+
+
+def test_shards_without_a_manifest_have_a_state_too(tmp_path):
+    make(tmp_path / "s", {"train": documents(60)}, per_shard=101)
+    (tmp_path / "s" / "manifest.json").unlink()
+    loader = numpy_loader(tmp_path / "s", "train", 1, 16)
+    assert as_lists([next(loader.batches(state=loader.state_dict(4)))]) == as_lists([loader.batch(4)])
+
+
+def test_a_loop_over_the_loader_is_one_epoch(folder):
+    loader = numpy_loader(folder, "train", 2, 16, shuffle=1)
+    assert as_lists(loader) == as_lists(loader.batch(i) for i in range(len(loader)))
+    assert as_lists(loader.epoch(2)) == as_lists(loader.batch(2 * len(loader) + i) for i in range(len(loader)))
+    assert as_lists([loader[3]]) == as_lists([loader.batch(3)])
+    for outside in (-1, len(loader)):
+        with pytest.raises(IndexError):
+            loader[outside]
+
+
+def test_rank_and_world_size_come_from_the_launcher(folder, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    loader = numpy_loader(folder, "train", 2, 16)
+    assert (loader.rank, loader.world_size) == (1, 3)
+    assert numpy_loader(folder, "train", 2, 16, 0, 1).world_size == 1  # what is given counts
+    data = pickle.dumps(loader)
+    monkeypatch.setenv("RANK", "2")
+    assert pickle.loads(data).rank == 1  # a worker of rank 1 reads for rank 1
+    monkeypatch.setenv("RANK", "one")
+    with pytest.raises(ConfigError, match="RANK='one': expected an integer"):
+        numpy_loader(folder, "train", 2, 16)
+    monkeypatch.delenv("RANK")
+    monkeypatch.delenv("WORLD_SIZE")
+    assert (numpy_loader(folder, "train", 2, 16).rank, numpy_loader(folder, "train", 2, 16).world_size) == (0, 1)
+
+
+def test_documents_of_a_run_directory_are_those_of_its_shards(folder, tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"folders": {"shards": folder.name}}))
+    for own, of_run in zip(
+        loader_module.documents(folder, "train"), loader_module.documents(tmp_path, "train"), strict=True
+    ):
+        assert own.tolist() == of_run.tolist()
+
+
 def test_every_epoch_is_complete_after_a_resume_in_the_middle(folder):
     loader = numpy_loader(folder, "train", 1, 16, shuffle=5)
     n = len(loader)
@@ -476,6 +598,23 @@ def test_torch_workers_and_ranks_give_the_stream_of_one_process(folder, workers)
         dataset = torch_dataset(loader, step=4, accum=2, num_batches=13)  # 13 over 2 or 3 workers: uneven
         got = [(x, y) for x, y in data.DataLoader(dataset, batch_size=None, num_workers=workers)]
         assert as_lists(got) == as_lists(loader.batch(8 + i) for i in range(13))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_torch_dataset_goes_on_from_the_state_of_other_ranks(folder, workers):
+    data = pytest.importorskip("torch.utils.data")
+    before = torch_dataset(ShardLoader(folder, "train", 1, 16, 1, 3, shuffle=2), num_batches=5)
+    state = before.state_after(5)
+    loader = ShardLoader(folder, "train", 2, 16, shuffle=2, rank=0, world_size=1)
+    dataset = torch_dataset(loader, num_batches=4, state=state)
+    got = [(x, y) for x, y in data.DataLoader(dataset, batch_size=None, num_workers=workers)]
+    assert as_lists(got) == as_lists(itertools.islice(loader.batches(state=state), 4))
+
+
+def test_a_torch_data_loader_takes_the_loader_as_a_sequence(folder):
+    data = pytest.importorskip("torch.utils.data")
+    loader = ShardLoader(folder, "train", 2, 16)
+    assert as_lists(data.DataLoader(loader, batch_size=None)) == as_lists(loader)
 
 
 def test_a_torch_dataset_reaches_spawned_workers(folder):
