@@ -7,9 +7,10 @@ models. Unknown keys are errors. `None` (YAML `null`) switches a thing off; `0.0
 from __future__ import annotations
 
 import codecs
+import datetime
 import os
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -624,7 +625,9 @@ def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Co
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError as e:
-        raise ConfigError(f"config {file}: no such file") from e
+        raise ConfigError(f"config {file}: no such file", "gpu-curate init writes a recipe for your files") from e
+    except IsADirectoryError as e:
+        raise ConfigError(f"config {file}: a folder, not a recipe", _recipe_hint(file)) from e
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"config {file}: {e}") from e
     data = _read_yaml(text, f"config {file}")
@@ -635,12 +638,25 @@ def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Co
     return parse(data, str(file))
 
 
+def _recipe_hint(folder: Path) -> str:
+    """What was meant by a folder that was given as a recipe."""
+    if (folder / "run.json").exists():
+        return f"it is a run directory: gpu-curate status {folder}"
+    try:
+        recipes = sorted(p.name for p in folder.iterdir() if p.suffix in (".yaml", ".yml"))
+    except OSError:
+        recipes = []
+    if recipes:
+        return f"name one of its files: {', '.join(recipes[:8])}{', ...' if len(recipes) > 8 else ''}"
+    return f"gpu-curate init {folder} writes a recipe for the files in it"
+
+
 def parse(data: dict[str, Any], origin: str = "config") -> Config:
     """A Config from plain data; `origin` names it in errors."""
     try:
         return Config.model_validate(data)
     except ValidationError as e:
-        raise ConfigError("\n".join(f"{origin}: {_explain(err, data)}" for err in e.errors())) from e
+        raise ConfigError("\n".join(f"{origin}: {text}" for text in _explain_all(e.errors(), data))) from e
 
 
 def _override(data: dict[str, Any], text: str) -> None:
@@ -671,53 +687,136 @@ def _index(node: list[Any], part: str, text: str) -> int:
     if part in names:  # sources.edu.path reads better than sources.0.path
         return names.index(part)
     if not re.fullmatch(r"[0-9]{1,9}", part) or int(part) >= len(node):
-        raise ConfigError(f"--set {text}: {part!r} is neither an index below {len(node)} nor a name in the list")
+        known = [n for n in names if isinstance(n, str)]
+        what = did_you_mean(part, known) or (f" (it has {', '.join(known)})" if known else "")
+        raise ConfigError(f"--set {text}: {part!r} is neither an index below {len(node)} nor a name in the list{what}")
     return int(part)
 
 
+def did_you_mean(word: Any, known: Iterable[str]) -> str:
+    """ " (did you mean 'x'?)" if a known word is close to this one, else ""."""
+    import difflib
+
+    by_lower = {k.lower(): k for k in reversed(list(known))}
+    close = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
+    return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""
+
+
 _TAGS = {"parquet", "jsonl", "text", "wikipedia", "warc", "huggingface"}
+# What pydantic calls a member of a union in the place of an error: a type or a model, never a key of ours.
+_BRANCH = re.compile(r"str|int|float|bool|none|constrained-\w+|[A-Z]\w*|[\w-]+\[.*\]", re.DOTALL)
+_FROM_YAML = {True: "yes, on and true", False: "no, off and false"}
 
 
-def _explain(err: Any, data: Any) -> str:
-    """One pydantic error as `key: what, got value`."""
+def _explain_all(errors: list[Any], data: Any) -> Iterator[str]:
+    """One line a wrong value. A value that fits no member of a union is one error for each of them in pydantic."""
+    unions: dict[tuple[Any, ...], list[Any]] = {}
+    for err in errors:
+        unions.setdefault(_split_at_branch(err["loc"], data)[0], []).append(err)
+    for own in unions.values():
+        keys = [_split_at_branch(e["loc"], data)[1] for e in own]
+        deepest = max(map(len, keys))  # the member that was meant is the one whose inside was looked at
+        meant = [e for e, k in zip(own, keys, strict=True) if len(k) == deepest]
+        whole = len(meant) > 1 and all(e["loc"][:-1] == meant[0]["loc"][:-1] for e in meant) and deepest == 0
+        yield from [_explain(meant, data)] if whole else [_explain([e], data) for e in meant]
+
+
+def _split_at_branch(loc: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The place of a union and what lies below its member; the whole place and () where there is no union."""
+    node = data
+    for i, part in enumerate(loc):
+        if _is_branch(part, node):
+            return loc[:i], loc[i + 1 :]
+        node = _inside(node, part)
+    return loc, ()
+
+
+def _is_branch(part: Any, node: Any) -> bool:
+    there = isinstance(node, dict) and part in node
+    return isinstance(part, str) and not there and _BRANCH.fullmatch(part) is not None
+
+
+def _inside(node: Any, part: Any) -> Any:
+    if part in _TAGS and not (isinstance(node, dict) and part in node):
+        return node  # the type of a source, which pydantic puts in
+    try:
+        return node[part]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _explain(errors: list[Any], data: Any) -> str:
+    """`key: what, got value`, of the errors that the members of a union gave for one value, or of one error."""
+    err = errors[0]
     where = ".".join(_named(err["loc"], data))
     if err["type"] == "extra_forbidden":
         return f"{where}: unknown key{_near(err)}"
     if err["type"] == "missing":
         return f"{where}: missing"
-    if err["type"] in ("model_type", "dict_type"):
-        return f"{where}: expected a mapping of keys, got {err['input']!r}"
+    if err["type"] == "union_tag_invalid":
+        known = re.findall(r"'(\w+)'", err["ctx"]["expected_tags"])
+        got = err["ctx"]["tag"]
+        return f"{where}: type {got!r} is not one of {', '.join(known)}{did_you_mean(got, known)}"
+    if err["type"] == "union_tag_not_found":
+        return f"{where}: type is missing (one of {', '.join(sorted(_TAGS))})"
     got = err["input"]
-    shown = "" if isinstance(got, dict | list | BaseModel) else f", got {got!r}"
-    message = err["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(got, dict | list | BaseModel) else f", got {got!r}{_remedy(errors)}"
+    if err["type"] in ("model_type", "dict_type") and len(errors) == 1:
+        return f"{where}: expected a mapping of keys, got {got!r}{_remedy(errors)}"
+    messages = [e["msg"].removeprefix("Value error, ") for e in errors]
+    message = messages[0] + "".join(f" or {m.removeprefix('Input should be ')}" for m in messages[1:])
     return f"{where + ': ' if where else ''}{message[0].lower() + message[1:]}{shown}"
+
+
+def _remedy(errors: list[Any]) -> str:
+    """What would do: the word that was misspelt, or quotes where YAML took a word for something else."""
+    got, kinds = errors[0]["input"], {e["type"] for e in errors}
+    known = [w for e in errors if e["type"] == "literal_error" for w in re.findall(r"'([^']*)'", e["ctx"]["expected"])]
+    words = {True: {"yes", "on"}, False: {"no", "off"}}
+    if isinstance(got, bool) and ("string_type" in kinds or words[got] & set(known)):
+        return f" (YAML reads {_FROM_YAML[got]} as this: write a word in quotes, '{'yes' if got else 'no'}')"
+    if isinstance(got, int | float | datetime.date) and "string_type" in kinds:
+        kind = "a date" if isinstance(got, datetime.date) else "a number"
+        return f" ({kind} to YAML: write text in quotes, '{got}')"
+    if isinstance(got, str) and kinds & {"int_type", "float_type"} and _is_number(got):
+        return f" (text: write the number without quotes, {got})"
+    if "string_pattern_mismatch" in kinds:
+        known += re.findall(r"[a-z_]{3,}", errors[0]["ctx"]["pattern"])
+    if kinds & {"model_type", "dict_type"}:
+        known += ["on", "off", "null"]
+    return did_you_mean(got, known)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _named(loc: tuple[Any, ...], data: Any) -> Iterator[str]:
     """The keys down to a value; an entry of a list by its name, as `--set` takes it."""
     node = data
     for part in loc:
-        if part in _TAGS and not (isinstance(node, dict) and part in node):
-            continue  # the type of a source, which pydantic puts in
-        try:
-            node = node[part]
-        except (KeyError, IndexError, TypeError):
-            node = None
+        if _is_branch(part, node):
+            continue
+        inside = _inside(node, part)
+        if inside is node and part in _TAGS:
+            continue
+        node = inside
         name = node.get("name") if isinstance(part, int) and isinstance(node, dict) else None
         yield name if isinstance(name, str) and name else str(part)
 
 
 def _near(err: Any) -> str:
     """A suggestion for a misspelt key, from the fields of the section it stands in."""
-    import difflib
-
     section: Any = Config
     for part in err["loc"][:-1]:
         section = _child(section, part)
         if section is None:
             return ""
-    close = difflib.get_close_matches(str(err["loc"][-1]), list(section.model_fields), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else f" (known: {', '.join(section.model_fields)})"
+    return did_you_mean(err["loc"][-1], section.model_fields) or f" (known: {', '.join(section.model_fields)})"
 
 
 def _child(section: Any, part: Any) -> Any:

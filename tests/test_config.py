@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gpu_curate import config
@@ -285,3 +287,58 @@ def test_an_encoding_that_decodes_no_text_is_refused(encoding):
 def test_a_text_encoding_is_taken(encoding):
     source = {"name": "a", "type": "text", "path": "x", "encoding": encoding}
     assert config.parse(with_keys(sources=[source])).sources[0].encoding == encoding
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("language.keep=[no, en]", "language.keep.0: input should be a valid string, got False {no}"),
+        ("sources.a.path=off", "sources.a.path: input should be a valid string or a valid list, got False {no}"),
+        ("sources.a.keep_columns=[yes]", "keep_columns.0: input should be a valid string, got True {yes}"),
+        ("tokenizer.eot=no", "tokenizer.eot: input should be a valid string or a valid integer, got False {no}"),
+        ("shards.validation.bound=1234567890123456", "(a number to YAML: write text in quotes, '1234567890123456')"),
+        ("sources.a.group_column=2024-01-01", "(a date to YAML: write text in quotes, '2024-01-01')"),
+        ("min_tokens='64'", "min_tokens: input should be a valid integer, got '64' (text: write the number without"),
+        ("pii.email=true", "pii.email: input should be 'off', 'count' or 'replace', got True"),
+        ("run.backend=gpuu", "got 'gpuu' (did you mean 'gpu'?)"),
+        ("normalize.form=nfc", "got 'nfc' (did you mean 'NFC'?)"),
+        ("dedup.exact=comapre", "valid boolean or 'compare', got 'comapre' (did you mean 'compare'?)"),
+        ("dedup.fuzzy.keep=longes", "got 'longes' (did you mean 'longest'?)"),
+        (
+            "run.by_reference=[parqet]",
+            "run.by_reference.0: input should be 'parquet' or 'jsonl', got 'parqet' (did you",
+        ),
+        ("quality.c4=onn", "quality.c4: expected a mapping of keys, got 'onn' (did you mean 'on'?)"),
+        (
+            "sources.a.type=jsnl",
+            "sources.a: type 'jsnl' is not one of parquet, jsonl, text, wikipedia, warc, huggingface (did",
+        ),
+        (
+            "sources.b.path=x",
+            "--set sources.b.path=x: 'b' is neither an index below 1 nor a name in the list (it has a)",
+        ),
+        ("sources.A.path=x", "nor a name in the list (did you mean 'a'?)"),
+    ],
+)
+def test_a_misspelt_choice_and_a_word_that_yaml_takes_for_another_type_come_with_the_remedy(tmp_path, override, said):
+    path = tmp_path / "r.yaml"
+    path.write_text(json.dumps(MINIMAL))
+    hints = {
+        "no": "(YAML reads no, off and false as this: write a word in quotes, 'no')",
+        "yes": "(YAML reads yes, on and true as this: write a word in quotes, 'yes')",
+    }
+    with pytest.raises(ConfigError) as e:
+        config.load(path, [override])
+    assert said.format(**hints) in str(e.value)
+    assert len(str(e.value).splitlines()) == 1  # not one line for each member of a union
+
+
+def test_a_folder_that_is_given_as_a_recipe_says_what_to_give(tmp_path):
+    with pytest.raises(ConfigError, match=r"a folder, not a recipe\nhint: gpu-curate init"):
+        config.load(tmp_path)
+    (tmp_path / "web.yaml").write_text("{}")
+    with pytest.raises(ConfigError, match=r"hint: name one of its files: web\.yaml"):
+        config.load(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(ConfigError, match="hint: it is a run directory: gpu-curate status"):
+        config.load(tmp_path)
