@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu_curate.document import TextColumn
-from gpu_curate.errors import ConfigError, DeviceError
+from gpu_curate.errors import ConfigError, DeviceError, install
 
 
 class Backend(NamedTuple):
@@ -129,6 +129,6 @@ def curator_available(required: bool) -> bool:
     if required and not there:
         raise ConfigError(
             "dedup.fuzzy.components: NeMo Curator is not installed",
-            "pip install 'gpu_curate[curator]', or set components: auto",
+            f"{install('curator')}, or set components: auto",
         )
     return there

@@ -33,7 +33,7 @@ from gpu_curate.config import Config
 from gpu_curate.document import TextColumn, is_cupy
 from gpu_curate.document_text import host_text
 from gpu_curate.engine import LocalEngine, default_workers
-from gpu_curate.errors import ConfigError, DeviceError, FatalError
+from gpu_curate.errors import ConfigError, DeviceError, FatalError, install
 from gpu_curate.fingerprint import versions
 from gpu_curate.gpu_runtime import Device, to_device
 from gpu_curate.stages import Context
@@ -162,7 +162,7 @@ def compare(
                     except DeviceError as e:
                         missing.append(f"NeMo Curator: {e.message}")
                 else:
-                    missing.append("NeMo Curator: not installed (pip install 'gpu_curate[curator]')")
+                    missing.append(f"NeMo Curator: not installed ({install('curator')})")
         files = sorted({path for _, path, _ in where})
     result: dict[str, Any] = {
         "version": __version__,
@@ -177,7 +177,7 @@ def compare(
     try:
         write_png(folder / "compare.png", result)
     except ImportError:
-        missing.append("compare.png: matplotlib is not installed (pip install 'gpu_curate[plot]')")
+        missing.append(f"compare.png: matplotlib is not installed ({install('plot')})")
     write_json(folder / "compare.json", result)
     write_csv(folder / "compare.csv", result)
     return result

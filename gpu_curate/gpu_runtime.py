@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu_curate.document import TextColumn, is_cupy
-from gpu_curate.errors import DeviceError
+from gpu_curate.errors import DeviceError, install
 
 BLOCK = 256  # threads per block of every kernel here
 
@@ -92,7 +92,7 @@ def cuda() -> Device:
     try:
         import cupy
     except ImportError as e:
-        raise DeviceError(f"CuPy cannot be imported: {e}", "pip install cupy-cuda13x, or run with --backend cpu") from e
+        raise DeviceError(f"CuPy cannot be imported: {e}", f"{install('gpu')}, or run with --backend cpu") from e
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as e:

@@ -34,7 +34,7 @@ import numpy as np
 
 from gpu_curate.config import Tokenizer
 from gpu_curate.document import TextColumn
-from gpu_curate.errors import ConfigError, FatalError, GpuCurateError, InputError, one_line
+from gpu_curate.errors import ConfigError, FatalError, GpuCurateError, InputError, install, one_line
 
 log = logging.getLogger(__name__)
 
@@ -315,7 +315,8 @@ def _choose(path: str, data: bytes, pattern: str | None, eot: str | int, library
             _backend.cache_clear()  # the reference library, and what the chosen one remembers of the probe
             return replace(draft, library=name, version=_version(name), reason=why)
         if library != "auto":
-            hint = f"pip install {library}, or " if problem == "not installed" else ""
+            how = install("tiktoken") if library == "tiktoken" else f"pip install {library}"
+            hint = f"{how}, or " if problem == "not installed" else ""
             raise ConfigError(
                 f"tokenizer.library {library}: {problem} (tokenizer {path})", hint=f"{hint}set tokenizer.library: auto"
             )
@@ -488,7 +489,7 @@ def _read_tiktoken(name: str) -> tuple[bytes, str]:
     try:
         import tiktoken
     except ImportError as e:
-        raise ConfigError(f"tokenizer tiktoken:{name}: tiktoken is not installed", hint="pip install tiktoken") from e
+        raise ConfigError(f"tokenizer tiktoken:{name}: tiktoken is not installed", hint=install("tiktoken")) from e
     if name not in tiktoken.list_encoding_names():
         raise ConfigError(f"tokenizer tiktoken:{name}: unknown, known are {', '.join(tiktoken.list_encoding_names())}")
     try:

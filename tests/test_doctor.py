@@ -24,6 +24,7 @@ from places import ROOT
 from typer.testing import CliRunner
 
 from gpu_curate import backend, cli, doctor
+from gpu_curate.errors import ConfigError
 from gpu_curate.gpu_runtime import source
 from gpu_curate.ops.text_stats import NAMES
 
@@ -419,3 +420,43 @@ def test_extras_that_are_installed_together_allow_a_common_hub_library():
         allowed["huggingface_hub"].filter(["0.33.0", "0.34.0", "0.36.2", "1.33.0", "2.4.0"])
     )
     assert "4.12.2" not in allowed["transformers"]  # what pip falls back to where no common version is left
+
+
+def test_every_hint_to_install_names_an_extra_that_there_is_in_one_spelling():
+    import ast
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = set()
+    for path in (ROOT / "gpu_curate").rglob("*.py"):
+        source = path.read_text()
+        assert ("gpu_curate[" in source or "gpu-curate[" in source) == (path.name == "errors.py"), path
+        for node in ast.walk(ast.parse(source)):
+            called = getattr(getattr(node, "func", None), "id", "") == "install"
+            if called and isinstance(node.args[0], ast.Constant):
+                named.add(node.args[0].value)
+    named |= {part.extra for part in doctor.PARTS.values()}
+    assert named <= set(extras), named - set(extras)
+    assert {"language", "warc", "s3", "http", "curator", "tiktoken"} <= named
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("s3://bucket/a.parquet", "pip install 'gpu_curate[s3]'"),
+        ("https://host/a.jsonl", "pip install 'gpu_curate[http]'"),
+        ("hf://datasets/a/b.parquet", "pip install 'gpu_curate[huggingface]'"),
+        ("gs://bucket/a.parquet", "pip install gcsfs"),
+    ],
+)
+def test_a_backend_of_fsspec_that_is_missing_is_named_with_what_brings_it(monkeypatch, url, hint):
+    import fsspec
+
+    from gpu_curate.sources import files
+
+    def missing(*_, **__):
+        raise ImportError("Install it to access this")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    with pytest.raises(ConfigError) as e:
+        files.find([url], (), {}, "source a: path")
+    assert e.value.hint == hint

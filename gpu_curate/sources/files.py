@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, one_line
+from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
 
 _CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "httpx", "huggingface_hub", "requests", "urllib3")
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".lz4")
@@ -158,7 +158,7 @@ def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
             files.append(File(fs.unstrip_protocol(name), name, int(info["size"]), identity))
         return files
     except ImportError as e:
-        raise ConfigError(f"{key}: {pattern}: {e}", "install the fsspec backend it names") from e
+        raise ConfigError(f"{key}: {pattern}: {one_line(e)}", _install(pattern)) from e
     except Exception as e:
         if failure := _network_failure(e):
             raise UnreachableError(f"{key}: {pattern} cannot be listed: {_describe(failure)}") from e
@@ -167,6 +167,16 @@ def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
         if _is_absent(e):
             return []
         raise
+
+
+def _install(url: str) -> str:
+    """What brings the fsspec backend of a URL."""
+    extras = {"s3": "s3", "s3a": "s3", "http": "http", "https": "http", "hf": "huggingface"}
+    others = {"gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs", "sftp": "paramiko"}
+    protocol = url.partition("://")[0]
+    if protocol in extras:
+        return install(extras[protocol])
+    return f"pip install {others[protocol]}" if protocol in others else "install the fsspec backend it names"
 
 
 def _status(e: BaseException) -> int | None:
@@ -285,8 +295,10 @@ def _decompressor(suffix: str) -> Any:
 
             return lzma.LZMADecompressor()
         case _:
-            import lz4.frame
-
+            try:
+                import lz4.frame
+            except ImportError as e:
+                raise ConfigError(".lz4: lz4 is not installed", install("warc")) from e
             return lz4.frame.LZ4FrameDecompressor()
 
 

@@ -18,13 +18,13 @@ from typing import Any
 import yaml
 
 from gpu_curate.config import HuggingFaceSource, JsonlSource, ParquetSource, RowGroups
-from gpu_curate.errors import ConfigError, RetryableError, one_line
+from gpu_curate.errors import ConfigError, RetryableError, install, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import COMPRESSIONS, File, open_raw, stem
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.sources.parquet import ParquetReader
 
-_INSTALL = "pip install 'gpu-curate[huggingface]'"
+_INSTALL = install("huggingface")
 _STREAM = "stream://"
 
 _KEYWORDS = {

@@ -15,7 +15,7 @@ import numpy as np
 import xxhash
 
 from gpu_curate.config import WarcSource
-from gpu_curate.errors import ConfigError, InputError
+from gpu_curate.errors import ConfigError, InputError, install
 from gpu_curate.sources import Record, Reject, Skip, Split, warc_process
 from gpu_curate.sources import http as web
 from gpu_curate.sources.archive import ArchiveRecord, Broken, records
@@ -84,7 +84,7 @@ class WarcReader:
         self._how = Extraction(source.extractor, source.favor, source.fallback, limits)
         for module in (source.extractor, "chardetng_py", "brotli", "lz4"):
             if importlib.util.find_spec(module) is None:
-                raise ConfigError(f"source {source.name}: {module} is not installed", 'pip install "gpu_curate[warc]"')
+                raise ConfigError(f"source {source.name}: {module} is not installed", install("warc"))
         for key in ("url_blocklist", "domain_blocklist"):
             for path in getattr(source, key):
                 if not os.path.isfile(path):

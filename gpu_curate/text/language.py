@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 
 from gpu_curate.config import Language
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, install
 from gpu_curate.text.normalize import well_formed
 
 UNKNOWN = "unknown"
 PACKAGED = "lid.176.ftz"
 _PREFIX = "__label__"
 _LINE_ENDS = "\n\x85\u2028\u2029"  # fastText itself splits at \r \t \v \f and NUL
-_INSTALL = "pip install 'gpu-curate[language]'"
+_INSTALL = install("language")
 
 # Each in a script and language that no model of this kind takes for another.
 _PROBES = {

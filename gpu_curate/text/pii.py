@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpu_curate.config import Pii
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, install
 from gpu_curate.jit import njit
 from gpu_curate.text.swar import ONES, U64, at_most, count, equals
 
@@ -70,7 +70,7 @@ class PiiScanner:
         self._numbers = any(kind in self._kinds for kind in ("iban", "card", "phone"))
         self._ip, self._email = "ip" in self._kinds, "email" in self._kinds
         if "phone" in self._kinds and importlib.util.find_spec("phonenumbers") is None:
-            raise ConfigError("pii.phone: phonenumbers is not installed", "pip install 'gpu-curate[pii]'")
+            raise ConfigError("pii.phone: phonenumbers is not installed", install("pii"))
 
     def scrub(self, text: str) -> tuple[str, dict[str, int], list[Span]]:
         """The text with what is to be replaced replaced. Many texts at once cost less: `scrub_all`.
