@@ -129,6 +129,8 @@ def print_summary(run: Path, outcome: Outcome) -> None:
     for text in facts["warnings"]:
         if text not in outcome.warnings:
             print(f"warning: {text}", file=sys.stderr)
+    for text in facts["notes"]:
+        print(f"note: {text}")
     print(f"backend   {facts['backend']['choice']} ({facts['backend']['reason']})")
     tokenizer = facts["tokenizer"]
     if tokenizer:

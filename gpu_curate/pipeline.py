@@ -172,7 +172,8 @@ class _BoxState:
     done: dict[str, dict[str, Any]] = field(default_factory=dict)  # partition → receipt
     reused: int = 0
     complete: bool = False
-    started: float = 0.0
+    started: float = 0.0  # its first task was known
+    began: float = 0.0  # its first task went to a worker; 0: none did
     finished: float = 0.0
     nbytes: int = 0
 
@@ -184,7 +185,8 @@ class Outcome:
     context: Context
     prints: dict[str, str]
     backend: backend.Backend
-    wall: dict[str, float]  # box → seconds from its first task to its last, of this run
+    wall: dict[str, float]  # box → seconds from the start of its first task to the end of its last, of this run
+    waited: dict[str, float]  # box → seconds that its first task waited for a worker
     reused: dict[str, int]
     seconds: float
     warnings: list[str]
@@ -234,7 +236,8 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
             context,
             prints,
             chosen,
-            {n: round(s.finished - s.started, 3) for n, s in runner.boxes.items() if s.started},
+            {n: round(s.finished - (s.began or s.started), 3) for n, s in runner.boxes.items() if s.started},
+            {n: round(s.began - s.started, 3) for n, s in runner.boxes.items() if s.began},
             {n: s.reused for n, s in runner.boxes.items()},
             time.perf_counter() - start,
             runner.warnings,
@@ -446,6 +449,7 @@ class _Runner:
                 self.engine.restart()
                 continue
             self._running[future] = (name, part, kind)
+            state.began = state.began or time.perf_counter()
         self._ready = waiting
 
     def _collect(self, done: set[Future[Any]]) -> None:

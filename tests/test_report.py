@@ -8,8 +8,10 @@ import json
 import random
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,11 +22,15 @@ from hypothesis import strategies as st
 
 from gpu_curate import config, pipeline
 from gpu_curate.console import _funnel
+from gpu_curate.quality import FAMILIES
 from gpu_curate.report import charts, markup, samples
+from gpu_curate.report.accounts import PLANTED_FOUND, _notes, _warnings
 from gpu_curate.report.duplicates import catch, edited_similarity, similarity_caught, template_similarity
+from gpu_curate.report.funnel import folded
 from gpu_curate.report.page import page
-from gpu_curate.report.reasons import REASONS, group, ordered
-from gpu_curate.report.rules import card
+from gpu_curate.report.reasons import GROUPS, REASONS, group, ordered
+from gpu_curate.report.rules import card, looks_like_code
+from gpu_curate.stages.decisions import BITS
 from gpu_curate.storage import read_json
 from gpu_curate.tokenizer import train
 
@@ -90,8 +96,8 @@ class Page(HTMLParser):
         return " ".join(data for _, data in self.texts)
 
     def rows(self, section: str, table: int = 0) -> dict[str, list[str]]:
-        """First text of the first cell → first text of the other cells."""
-        body = self.sections[section][table][1:]
+        """First text of the first cell → first text of the other cells; without the rows that hold samples."""
+        body = [row for row in self.sections[section][table][1:] if len(row) > 1]
         return {row[0].split("\t")[0]: [cell.split("\t")[0] for cell in row[1:]] for row in body}
 
 
@@ -250,7 +256,7 @@ def test_funnel_gives_the_numbers_of_report_json(full):
     rows = parsed.rows("funnel")
     dropped = facts["documents"]["dropped"]
     assert list(dropped) == ordered(dropped)  # in the order the rules are tried, here and in what a run prints
-    assert list(rows) == ["read", "rejected", *dropped, "kept"]
+    assert list(rows) == ["read", "rejected", *folded(dropped), "kept"]
     printed = [name.removeprefix("  dropped: ") for name in _funnel(facts).columns[0].cells if "dropped" in name]
     assert printed == list(dropped)
     assert {"exact_duplicate", "fuzzy_duplicate", "reference_duplicate", "contaminated", "empty"} <= set(dropped)
@@ -258,8 +264,10 @@ def test_funnel_gives_the_numbers_of_report_json(full):
     for name in ("read", "kept"):
         assert [number(c) for c in rows[name][:2]] == [facts["documents"][name], facts["tokens"][name]]
     assert number(rows["rejected"][0]) == facts["documents"]["rejected"]
-    for reason, n in dropped.items():
-        assert [number(c) for c in rows[reason][:2]] == [n, facts["tokens"]["dropped"][reason]]
+    for name, reasons in folded(dropped).items():
+        assert [number(c) for c in rows[name][:2]] == [
+            sum(facts[unit]["dropped"][r] for r in reasons) for unit in ("documents", "tokens")
+        ]
     splits = parsed.rows("funnel", 1)
     assert {k: [number(c) for c in v] for k, v in splits.items()} == {
         name: [s["documents"], s["tokens"]] for name, s in facts["splits"].items()
@@ -277,10 +285,17 @@ def test_sources_rules_and_contamination_give_the_numbers_of_report_json(full):
         assert cells[-1] == unit["kept"]
         assert sum(cells[1:]) == unit["read"]
         assert number(rows[source][-1]) == facts["text"][source]["tokens_kept"]
-    rules = parsed.rows("rules")
+    rules = {}
+    for table in range(len(parsed.sections["rules"])):
+        rules |= parsed.rows("rules", table)
     assert {r: number(v[0]) for r, v in rules.items()} == facts["failing"]
+    assert {r: number(v[1]) for r, v in rules.items()} == {r: facts["only"].get(r, 0) for r in facts["failing"]}
     first = facts["documents"]["dropped"]
     assert {r: number(v[2]) for r, v in rules.items()} == {r: first.get(r, 0) for r in facts["failing"]}
+    by_reason = parsed.rows("sources", 1)
+    for place, unit in enumerate(facts["sources"].values()):
+        shown = {r: number(cells[place]) for r, cells in by_reason.items() if cells[place]}
+        assert shown == {**unit["dropped"], "rejected": unit["rejected"], "kept": unit["kept"]}
     assert number(parsed.rows("contamination")["quiz"][1]) == facts["contamination"]["quiz"]["matches"] == 4
     text = parsed.rows("text")
     assert [number(text["all"][i]) for i in (0, 2, 3)] == [
@@ -301,6 +316,78 @@ def test_characters_and_tokens_per_source_are_those_of_the_texts(full):
     assert sum(t["tokens"] + t["documents"] for t in facts["text"].values()) == facts["tokens"]["read"]
     in_documents = facts["tokens"]["kept"] + facts["tokens"]["dropped"].get("mixture:not_drawn", 0)
     assert sum(t["tokens_kept"] for t in facts["text"].values()) == in_documents
+
+
+def test_what_only_one_rule_takes_is_what_would_be_kept_without_it(full):
+    facts, context, _ = full
+    box = context.box("decisions")
+    failing = np.concatenate([box.columns(part, "failing")[0] for part in box.parts()]).tolist()
+    for name, bit in BITS.items():
+        without = sum(1 for bits in failing if bits and bits & ~(1 << bit) == 0)
+        assert facts["only"].get(name, 0) == without
+    for family in FAMILIES:
+        own = sum(1 << bit for name, bit in BITS.items() if name.startswith(f"{family}:"))
+        assert facts["only"].get(family, 0) == sum(1 for bits in failing if bits and bits & ~own == 0)
+    assert facts["only"]["exact_duplicate"] > 0
+    assert facts["only"]["gopher_quality"] > 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_and_groups_stand_out_from_paper_and_wash(theme):
+    style = files("gpu_curate.report").joinpath("style.css").read_text()
+    blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", blocks[["light", "dark"].index(theme)]))
+
+    def luminance(colour):  # WCAG 2.2, relative luminance
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    text = set(colours) - {"paper", "line", "wash", "pale-kept", "mark", "warn-wash"}
+    assert {"ink", "soft", "warn", "plain", *GROUPS} <= text
+    for name in sorted(text):
+        for ground in ["paper", "wash", *(["warn-wash"] if name in ("warn", "ink") else [])]:
+            low, high = sorted((luminance(colours[name]), luminance(colours[ground])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (name, ground)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("def f(x):\n    return x\n\nprint(f(1))\n", True),
+        ("| a | b |\n| 1 | 2 |\n| 3 | 4 |", True),
+        ("for (;;) {\n\tn++;\n}\n", True),
+        ("A sentence.\nAnother one, longer.\nA third.\n", False),
+        ("x = 1", False),
+        ("", False),
+    ],
+)
+def test_code_and_tables_are_shown_in_letters_of_one_width(text, code):
+    assert looks_like_code(text) == code
+
+
+@pytest.mark.parametrize(
+    ("x", "lines", "left"),
+    [(0.5, [0.6], True), (0.5, [0.4], False), (0.95, [], True), (0.3, [], False), (0.5, [0.4, 0.6], False)],
+)
+def test_labels_of_a_curve_keep_clear_of_its_lines(x, lines, left):
+    assert charts._label_left(300 * x, 60, [300 * v for v in lines]) == left
+
+
+def test_a_set_without_hits_whose_planted_copy_is_found_is_no_warning(full):
+    facts, context, _ = full
+    contamination = {
+        "quiz": {"matches": 0, "self_test": PLANTED_FOUND},
+        "odd": {"matches": 0, "self_test": "not found"},
+    }
+    manifest = read_json(context.box("shards").folder / "manifest.json")
+    units = {"documents": facts["documents"]}
+    assert [n for n in _notes(units, contamination) if "quiz" in n]
+    assert not [n for n in _notes(units, contamination) if "odd" in n]
+    found = _warnings(context, units, {}, manifest, {}, contamination)
+    assert [w for w in found if w.startswith("reference ")] == [
+        f"reference odd: 0 hits over {facts['documents']['read'] - facts['documents']['rejected']} documents; not found"
+    ]
 
 
 def test_shards_are_listed_with_their_hashes(full):

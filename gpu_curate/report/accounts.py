@@ -16,6 +16,7 @@ from gpu_curate.text.normalize import well_formed
 if TYPE_CHECKING:
     from gpu_curate.pipeline import Outcome
 
+PLANTED_FOUND = "a planted copy of an item is found"
 LIBRARIES = ("numpy", "numba", "pyarrow", "tokenizers", "gigatoken", "xxhash", "scipy")
 
 
@@ -40,6 +41,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
     by_reason = {unit: Counter() for unit in ("documents", "tokens", "bytes_of_text")}
     by_source: dict[str, Counter[str]] = defaultdict(Counter)
     failing: Counter[str] = Counter()
+    only: Counter[str] = Counter()
     for receipt in decisions:
         for unit, counts in receipt["by_reason"].items():
             by_reason[unit].update(counts)
@@ -47,6 +49,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
             source, reason = key.split("\t")
             by_source[source][reason] += count
         failing.update(receipt["failing"])
+        only.update(receipt["only"])
     _add_not_drawn(context, manifest, by_reason)
     units = {
         "documents": _unit(by_reason["documents"], sum(rejected.values())),
@@ -69,6 +72,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "text": _text(context),
         "languages": _languages(context),
         "failing": dict(failing.most_common()),
+        "only": dict(only.most_common()),
         "splits": {n: {"documents": s["documents"], "tokens": s["tokens"]} for n, s in manifest["splits"].items()},
         "split": manifest["split"],
         "mixture": manifest["mixture"],
@@ -83,6 +87,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "tokenizer": _tokenizer(context),
         "incomplete": sorted({f for r in documents for f in r.get("incomplete", [])}),
         "warnings": list(dict.fromkeys(warnings)),
+        "notes": _notes(units, contamination),
         "versions": {"gpu_curate": __version__, **versions(LIBRARIES)},
         "fingerprints": outcome.prints,
         "folders": context.folders,
@@ -178,9 +183,9 @@ def _warnings(
     total = documents["read"] - documents["rejected"]
     for reason, count in documents["dropped"].items():
         if total and count == total:
-            found.append(f"{reason} dropped all {total} documents")
+            found.append(f"{reason} dropped all {total:,} documents")
         elif total >= 20 and count > 0.9 * total:
-            found.append(f"{reason} dropped {count} of {total} documents")
+            found.append(f"{reason} dropped {count:,} of {total:,} documents")
     for source in config.sources:
         counts = by_source.get(source.name)
         if counts is None or not sum(counts.values()):
@@ -197,7 +202,7 @@ def _warnings(
         asked = drawn["asked_tokens"]
         if asked is not None and drawn["drawn_tokens"] < asked * 0.99:
             found.append(
-                f"source {drawn['source']}: {drawn['drawn_tokens']} of the {asked} tokens of its share were drawn: "
+                f"source {drawn['source']}: {drawn['drawn_tokens']:,} of the {asked:,} tokens of its share were drawn: "
                 f"{drawn['epochs']} epochs of what it has (shards.max_epochs is {config.shards.max_epochs})"
             )
     weighed = {s.name for s in config.sources if s.weight is not None}
@@ -206,7 +211,7 @@ def _warnings(
     if drawn and config.shards.mixture_tokens is None and left > sum(d["drawn_tokens"] for d in drawn):
         scarcest = max(drawn, key=lambda d: d["epochs"])["source"]
         found.append(
-            f"{left} tokens were not drawn: source {scarcest} has the fewest for its weight, and without "
+            f"{left:,} tokens were not drawn: source {scarcest} has the fewest for its weight, and without "
             "shards.mixture_tokens none is repeated"
         )
     fuzzy = config.dedup.fuzzy
@@ -230,12 +235,12 @@ def _warnings(
     split = manifest["split"]
     if not split["pinned"] and split["tokens_wanted"] < split["tokens_asked"]:
         found.append(
-            f"validation holds {split['tokens_held']} tokens, not the {split['tokens_asked']} asked for: "
+            f"validation holds {split['tokens_held']:,} tokens, not the {split['tokens_asked']:,} asked for: "
             f"shards.validation.max_fraction is {config.shards.validation.max_fraction}"
         )
     for name, counts in contamination.items():
-        if counts["matches"] == 0:
-            found.append(f"reference {name}: 0 hits over {total} documents; {counts['self_test']}")
+        if counts["matches"] == 0 and counts["self_test"] != PLANTED_FOUND:
+            found.append(f"reference {name}: 0 hits over {total:,} documents; {counts['self_test']}")
     found += _read_by_cpu(context)
     lost = duplicates.get("lost_clusters", 0)
     if lost:
@@ -243,6 +248,16 @@ def _warnings(
             f"{lost} cluster{'s' if lost > 1 else ''} of duplicates went whole: the survivor failed another rule"
         )
     return found
+
+
+def _notes(units: dict[str, Any], contamination: dict[str, Any]) -> list[str]:
+    """What is worth a line and nothing to worry about."""
+    total = units["documents"]["read"] - units["documents"]["rejected"]
+    return [
+        f"reference {name}: 0 hits over {total:,} documents; {PLANTED_FOUND}"
+        for name, counts in contamination.items()
+        if counts["matches"] == 0 and counts["self_test"] == PLANTED_FOUND
+    ]
 
 
 def _read_by_cpu(context: Context) -> list[str]:
@@ -349,7 +364,7 @@ def _contamination(context: Context) -> dict[str, Any]:
         r.name: {
             "matches": sum(x["matches"][r.name] for x in receipts),
             "max_coverage": r.max_coverage,
-            "self_test": wrong.get(r.name, "a planted copy of an item is found"),
+            "self_test": wrong.get(r.name, PLANTED_FOUND),
         }
         for r in benchmarks(context.config)
     }
@@ -363,7 +378,8 @@ def _tokenizer(context: Context) -> dict[str, Any]:
 
 def _steps(outcome: Outcome) -> list[dict[str, Any]]:
     """Cost of every box: `seconds` of the workers' time and `cpu_seconds`, reused partitions with what they cost when
-    they were made; `wall_seconds` of this run, from the first task to the last."""
+    they were made; `wall_seconds` of this run, from the start of the first task to the end of the last, and
+    `waited_seconds` before that, when all workers were busy with other steps."""
     steps = []
     for name in outcome.prints:
         receipts = _receipts(outcome.context, name)
@@ -374,6 +390,7 @@ def _steps(outcome: Outcome) -> list[dict[str, Any]]:
                 "seconds": round(sum(r.get("seconds", 0.0) for r in receipts), 3),
                 "cpu_seconds": round(sum(r.get("cpu_seconds", 0.0) for r in receipts), 3),
                 "wall_seconds": outcome.wall.get(name, 0.0),
+                "waited_seconds": outcome.waited.get(name, 0.0),
                 "bytes": sum(r.get("bytes", 0) for r in receipts),
                 "documents": sum(r.get("documents", 0) for r in receipts),
                 "partitions": len(receipts),

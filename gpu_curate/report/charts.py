@@ -111,9 +111,17 @@ def curve(
     for mark in marks:
         x, y = plot.x(mark.x), plot.y(mark.y)
         plot.add("circle", tag("title", mark.title), cx=_n(x), cy=_n(y), r=4, class_="mark")
-        low = mark.y < 0.75  # a rising curve leaves room below on its right and above on its left
-        plot.add("text", mark.label, x=_n(x + (8 if low else -8)), y=_n(y + 4), class_="halo" if low else "halo end")
+        left = _label_left(x, 6.2 * len(mark.label), [plot.x(rule.x) for rule in rules])
+        plot.add("text", mark.label, x=_n(x - 9 if left else x + 9), y=_n(y + 4), class_="halo end" if left else "halo")
     return plot.svg(label)
+
+
+def _label_left(x: float, width: float, lines: Sequence[float]) -> bool:
+    """Whether a label of about `width` stands better on the left of its point: a rising curve leaves room on both sides, and
+    no vertical line should cross it."""
+    left, right = (x - 9 - width, x - 9), (x + 9, x + 9 + width)
+    crossed = [sum(low - 2 <= line <= high + 2 for line in lines) for low, high in (left, right)]
+    return crossed[0] < crossed[1] or (crossed[0] == crossed[1] and right[1] > _WIDTH)
 
 
 def histogram(

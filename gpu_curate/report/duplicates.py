@@ -100,7 +100,7 @@ def _curve(fuzzy: Fuzzy) -> Html:
             Mark(s, percent / 100, f"{percent} % at {s:.2f}", f"pairs of similarity {s:.3f}: {percent} % caught")
         )
     threshold = (1 / bands) ** (1 / rows)
-    lines = [Rule(threshold, f"(1/B)^(1/R) = {threshold:.2f}", f"(1/{bands})^(1/{rows}) = {threshold:.4f}")]
+    lines = [Rule(threshold, f"steepest at {threshold:.2f}", f"about (1/{bands})^(1/{rows}) = {threshold:.4f}")]
     note = ""
     if fuzzy.verify != "none":
         lines.append(

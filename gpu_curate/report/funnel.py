@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from gpu_curate.config import Config
 from gpu_curate.report.charts import Segment, bar
 from gpu_curate.report.markup import Html, count, details, plural, section, share, size, table, tag
-from gpu_curate.report.reasons import GROUPS, group, meaning
+from gpu_curate.report.reasons import GROUPS, family, group, meaning, ordered
 
 _SHOWN = 12  # sources in the open table
 _MAX_SOURCES = 100  # sources on the page; the others are summed up
@@ -38,17 +39,26 @@ def funnel(facts: dict[str, Any], config: Config) -> Html:
                 facts,
             )
         )
-    for reason, n in documents["dropped"].items():
-        left -= n
-        took = (n, tokens["dropped"].get(reason, 0), nbytes["dropped"].get(reason, 0))
-        rows.append(_row(reason, meaning(reason, config), left, read, group(reason), *took, facts))
+    for name, reasons in folded(documents["dropped"]).items():
+        took = tuple(sum(unit["dropped"].get(r, 0) for r in reasons) for unit in (documents, tokens, nbytes))
+        left -= took[0]
+        what = meaning(name, config) if family(name) is None and name in reasons else plural(len(reasons), "rule")
+        rows.append(_row(name, what, left, read, group(reasons[0]), *took, facts))
     rows.append(_row("kept", "", 0, read, "kept", documents["kept"], tokens["kept"], nbytes["kept"], facts))
     body = [_whole(facts), table(("", "documents", "tokens", "text"), rows, class_="funnel"), _splits(facts)]
     lead = (
         "Every record that was found, taken away rule by rule in the order in which the rules are tried; a document "
-        "counts under the first one it fails. Percentages are of what was read."
+        "counts under the first one it fails. Percentages are of what was read. The rules of a family are under Rules."
     )
     return section("funnel", "Funnel", lead, *body)
+
+
+def folded(reasons: Iterable[str]) -> dict[str, list[str]]:
+    """Reasons in their order, the rules of a family under the family's name."""
+    found: dict[str, list[str]] = {}
+    for reason in reasons:
+        found.setdefault(family(reason) or reason, []).append(reason)
+    return found
 
 
 def _row(
@@ -144,7 +154,7 @@ def sources(facts: dict[str, Any], config: Config) -> Html:
             tag("p", f"{count(len(left))} smaller sources with {plural(read, 'record')} in all are in report.json.")
         )
     largest = "" if len(names) <= _MAX_BY_REASON else f" (the {_MAX_BY_REASON} largest)"
-    body.append(details(f"Dropped by reason, source by source{largest}", _by_reason(facts, names[:_MAX_BY_REASON])))
+    body.append(details(f"By reason and source{largest}", _by_reason(facts, names[:_MAX_BY_REASON])))
     body += [_mixture(facts), _skipped(facts), _incomplete(facts)]
     lead = "What became of each source. “Copies”: the share of its documents removed as exact or fuzzy duplicates."
     return section("sources", "Sources", lead, *body)
@@ -169,11 +179,15 @@ def _source_row(source: str, facts: dict[str, Any], used: list[str], bars: bool 
 
 
 def _by_reason(facts: dict[str, Any], names: list[str]) -> Html:
-    rows = []
-    for source in names:
-        dropped = facts["sources"][source]["dropped"]
-        rows.append([source, ", ".join(f"{r} {count(n)}" for r, n in dropped.items()) or "nothing"])
-    return table(("source", "dropped"), rows, text=(1,), class_="wrap")
+    """A row a reason, a column a source."""
+    units = [facts["sources"][source] for source in names]
+    rows: list[list[object]] = [
+        [tag("span", reason, class_="name"), *(unit["dropped"].get(reason, 0) or None for unit in units)]
+        for reason in ordered({r for unit in units for r in unit["dropped"]})
+    ]
+    for name in ("rejected", "kept"):
+        rows.append([tag("span", name, class_="name"), *(unit[name] for unit in units)])
+    return table(("", *names), rows, class_="grid")
 
 
 def _mixture(facts: dict[str, Any]) -> Html | None:

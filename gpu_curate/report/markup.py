@@ -144,13 +144,14 @@ def section(key: str, title: str, lead: object, *body: object) -> Html:
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], text: Sequence[int] = (), class_: str | None = None
+    columns: Sequence[str], rows: Iterable[Sequence[object] | Html], text: Sequence[int] = (), class_: str | None = None
 ) -> Html:
     """A table in a box that scrolls sideways where the screen is narrow.
 
     Args:
         columns: headings. The first column names the row.
-        rows: cells; an int is written with thousands separators, None is an empty cell.
+        rows: cells; an int is written with thousands separators, None is an empty cell. Html is what belongs to the row
+            before it, and takes a whole line.
         text: numbers of the columns that hold text; the others (but the first) are aligned to the right.
     """
 
@@ -163,7 +164,13 @@ def table(
     head = tag(
         "tr", [tag("th", c, scope="col", class_="t" if i in text or i == 0 else None) for i, c in enumerate(columns)]
     )
-    body = [tag("tr", [cell(i, v) for i, v in enumerate(row)]) for row in rows]
+
+    def line(row: Sequence[object] | Html) -> Html:
+        if isinstance(row, Html):
+            return tag("tr", tag("td", row, colspan=len(columns), class_="t"), class_="more")
+        return tag("tr", [cell(i, v) for i, v in enumerate(row)])
+
+    body = [line(row) for row in rows]
     return tag("div", tag("table", tag("thead", head), tag("tbody", body), class_=class_), class_="scroll", tabindex=0)
 
 

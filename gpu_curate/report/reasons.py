@@ -35,12 +35,18 @@ _COMMON = {
 
 def group(reason: str) -> str:
     """The group of a reason, a key of GROUPS."""
-    if reason.partition(":")[0] in FAMILIES:
+    if family(reason) is not None:
         return "quality"
     if reason.endswith("_duplicate"):
         return "duplicate"
     own = {"language": "language", "contaminated": "contaminated", NOT_DRAWN: "mixture", "kept": "kept"}
     return own.get(reason, "short")
+
+
+def family(reason: str) -> str | None:
+    """The family of a quality rule; None for other reasons."""
+    name = reason.partition(":")[0]
+    return name if name in FAMILIES else None
 
 
 def ordered(reasons: Iterable[str]) -> list[str]:

@@ -24,6 +24,7 @@ def steps(facts: dict[str, Any]) -> Html:
         rows.append(
             [
                 [tag("span", s["name"], class_="name"), bar(segments, longest)],
+                _digits(s["waited_seconds"]) if s["waited_seconds"] >= 0.005 else None,
                 _digits(s["wall_seconds"]),
                 _digits(s["seconds"]),
                 _digits(s["cpu_seconds"]),
@@ -35,10 +36,22 @@ def steps(facts: dict[str, Any]) -> Html:
             ]
         )
     lead = (
-        "Worker time of each step, CPU time within it in full colour. Steps overlap, so wall times do not add up; "
+        "Worker time of each step, CPU time within it in full colour. “Waited”: before its first task, while all workers "
+        "were busy with other steps; “wall”: from its first task to its last. Steps overlap, so wall times do not add up. "
         "MB/s is text per second of one worker."
     )
-    columns = ("step", "wall s", "worker s", "CPU s", "MB/s per worker", "bytes", "documents", "partitions", "where")
+    columns = (
+        "step",
+        "waited s",
+        "wall s",
+        "worker s",
+        "CPU s",
+        "MB/s per worker",
+        "bytes",
+        "documents",
+        "partitions",
+        "where",
+    )
     return section("throughput", "Throughput", lead, tag("p", bound(facts)), table(columns, rows, class_="sources"))
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gpu_curate.config import Config
-from gpu_curate.quality import RULES, evaluate
+from gpu_curate.quality import FAMILIES, RULES, evaluate
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.contamination import benchmarks
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
@@ -156,7 +156,8 @@ def _table(
 
 
 def _accounts(context: Context, part: str, table: pa.Table) -> dict[str, Any]:
-    """What became of the partition: documents, tokens and bytes by reason; the same per source; every failing rule."""
+    """What became of the partition: documents, tokens and bytes by reason; the same per source; every failing rule, and
+    what it alone takes."""
     sources = context.box("documents").read_table(part, ["source"])["source"].cast(pa.string()).to_pylist()
     reasons = [r or "kept" for r in table["reason"].cast(pa.string()).to_pylist()]
     documents: Counter[str] = Counter(reasons)
@@ -166,10 +167,26 @@ def _accounts(context: Context, part: str, table: pa.Table) -> dict[str, Any]:
     for reason, t, b in zip(reasons, table["tokens"].to_pylist(), table["bytes"].to_pylist(), strict=True):
         tokens[reason] += t
         nbytes[reason] += b
-    failing = table["failing"].to_numpy()
-    any_rule = {n: int((failing >> np.uint64(bit) & np.uint64(1)).sum()) for n, bit in BITS.items()}
+    failing, only = _failures(table["failing"].to_numpy())
     return {
         "by_reason": {"documents": dict(documents), "tokens": dict(tokens), "bytes_of_text": dict(nbytes)},
         "by_source": dict(per_source),
-        "failing": {n: c for n, c in any_rule.items() if c},
+        "failing": failing,
+        "only": only,
     }
+
+
+def _failures(failing_N: np.ndarray) -> tuple[dict[str, int], dict[str, int]]:
+    """Documents that fail each rule, and those that fail nothing else: by rule, and by family under the family's name."""
+    any_: Counter[str] = Counter()
+    only: Counter[str] = Counter()
+    sets, counts = np.unique(failing_N, return_counts=True)
+    for bits, count in zip(sets.tolist(), counts.tolist(), strict=True):
+        names = [name for name, bit in BITS.items() if bits >> bit & 1]
+        any_.update(dict.fromkeys(names, count))
+        if len(names) == 1:
+            only[names[0]] += count
+        family = {name.partition(":")[0] for name in names}
+        if len(family) == 1 and family <= set(FAMILIES):
+            only[family.pop()] += count
+    return {n: any_[n] for n in BITS if any_[n]}, {n: only[n] for n in (*BITS, *FAMILIES) if only[n]}

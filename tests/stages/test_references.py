@@ -77,7 +77,8 @@ def test_no_hit_is_said_with_a_planted_positive(tmp_path, tokenizer):
     _, facts = execute(
         tmp_path, tokenizer, [document(rng) for _ in range(5)], [{"name": "e", "path": path, "action": "decontaminate"}]
     )
-    assert any("reference e: 0 hits over 5 documents; a planted copy" in w for w in facts["warnings"])
+    assert any("reference e: 0 hits over 5 documents; a planted copy" in n for n in facts["notes"])
+    assert not any("reference e" in w for w in facts["warnings"])
 
 
 def test_a_set_of_short_items_that_can_match_nothing_is_said(tmp_path, tokenizer):
