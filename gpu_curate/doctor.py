@@ -180,9 +180,9 @@ def _gigabytes(n: float) -> str:
 
 def _system(folder: Path) -> list[Check]:
     version = platform.python_version()
-    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    good = (3, 11) <= sys.version_info[:2] <= (3, 14)
     checks = [
-        Check("machine", "Python", "ok" if good else "failed", f"{version}, {sys.executable}", None if good else "use Python 3.11 to 3.13")
+        Check("machine", "Python", "ok" if good else "failed", f"{version}, {sys.executable}", None if good else "use Python 3.11 to 3.14")
     ]  # fmt: skip
     checks.append(_memory())
     try:
