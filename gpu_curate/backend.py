@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu_curate.document import TextColumn
-from gpu_curate.errors import ConfigError, DeviceError, install
+from gpu_curate.errors import ConfigError, DeviceFull, install
 
 
 class Backend(NamedTuple):
@@ -89,6 +89,8 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
     Returns:
         the arrays. Text that cuDF reads otherwise than the documents stage did is read by the CPU, and the report says
         so; a text that does not fit on the device alone takes the partition to the CPU twin.
+    Raises:
+        DeviceError: the device cannot be used for another reason. Falling back would hide it, and its remedy.
     """
     from gpu_curate.document_text import device_text, host_text
 
@@ -113,7 +115,7 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
             made = in_batches(text, lambda part: arrays(upload(part)))
         else:
             made = in_batches(text, arrays)
-    except DeviceError:
+    except DeviceFull:
         return Computed(function(host_text(path)), "cpu (device full)", {})
     made_here = dict(zip(names, made, strict=True))
     if reason is None:

@@ -19,6 +19,7 @@ from typing import Any
 from gpu_curate.errors import ConfigError, install
 
 _GRACE_S = 10.0  # for idle workers to leave
+_MANAGER_S = 10.0  # for a pool's thread to close its pipes after its workers are gone
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -113,6 +114,7 @@ class LocalEngine:
         """Wait for the workers, or end them now (what they were writing never gets its final name)."""
         for pool in self._pools.values():
             processes = list((getattr(pool, "_processes", None) or {}).values())
+            manager = getattr(pool, "_executor_manager_thread", None)
             pool.shutdown(wait=False, cancel_futures=True)
             deadline = time.monotonic() + (0 if kill else _GRACE_S)
             for process in processes:
@@ -120,6 +122,10 @@ class LocalEngine:
                 if process.is_alive():
                     process.kill()
                     process.join()
+            # The interpreter wakes this thread at its end through a pipe that the thread itself closes, without a lock
+            # (CPython 3.11): where both happen at once, a finished command ends with "Bad file descriptor".
+            if manager is not None:
+                manager.join(_MANAGER_S)
 
 
 class InlineEngine:
@@ -158,6 +164,7 @@ class DaskEngine:
             raise ConfigError(f"run.engine: {address} needs dask.distributed", install("dask")) from e
         self.name = address
         self._cluster: Any = None
+        self._closed = False
         if address == "dask":
             with _environment(ONE_THREAD):
                 self._cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
@@ -169,8 +176,12 @@ class DaskEngine:
             self._cluster = LocalCUDACluster(dashboard_address=None)
         try:
             self._client = Client(self._cluster or address, timeout="20s")
-        except (OSError, TimeoutError, ValueError) as e:
-            raise ConfigError(f"run.engine: no Dask scheduler answers at {address} ({e})") from e
+        except BaseException as e:
+            if self._cluster is not None:
+                self._cluster.close()  # its workers would outlive the error
+            if isinstance(e, OSError | TimeoutError | ValueError):
+                raise ConfigError(f"run.engine: no Dask scheduler answers at {address} ({e})") from e
+            raise
         self._executor = self._client.get_executor(pure=False, retries=2)
 
     def slots(self, kind: str) -> int:
@@ -183,10 +194,15 @@ class DaskEngine:
         self._client.restart()
 
     def close(self, kill: bool = False) -> None:
-        self._executor.shutdown(wait=not kill)
-        self._client.close()
-        if self._cluster is not None:
-            self._cluster.close()
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._executor.shutdown(wait=not kill)
+            self._client.close()
+        finally:
+            if self._cluster is not None:
+                self._cluster.close()
 
 
 Engine = LocalEngine | InlineEngine | DaskEngine

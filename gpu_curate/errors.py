@@ -6,7 +6,8 @@
     ├── InputError       one record is wrong: it goes to rejects, the run goes on (strict: the run stops)
     ├── CorruptError     a published file differs from its receipt: it is discarded and made again
     ├── RetryableError   the same task may succeed if tried again (a network hiccup)
-    ├── DeviceError      the GPU failed or is full: the batch is split, then run by the CPU twin
+    ├── DeviceError      the GPU cannot be used or failed: the run stops and says why
+    │   └── DeviceFull         one document does not fit on it: the CPU twin takes the partition, and the report says so
     └── FatalError       the run stops; nothing half-written stays under a final name
 
 A message says what, the value, where, and what would do; `hint` is one more line.
@@ -48,6 +49,10 @@ class RetryableError(GpuCurateError):
 
 
 class DeviceError(GpuCurateError):
+    pass
+
+
+class DeviceFull(DeviceError):
     pass
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu_curate.document import TextColumn, is_cupy
-from gpu_curate.errors import DeviceError, install
+from gpu_curate.errors import DeviceError, DeviceFull, install
 
 BLOCK = 256  # threads per block of every kernel here
 
@@ -140,7 +140,7 @@ def in_batches(
     Returns:
         The arrays for all N documents, on the host: what is done must not stand in the way of what is left.
     Raises:
-        DeviceError: a single document does not fit; the caller runs the CPU twin.
+        DeviceFull: a single document does not fit; the caller runs the CPU twin.
     """
     device = device or cuda()
     try:
@@ -148,7 +148,7 @@ def in_batches(
     except device.out_of_memory as e:
         device.release()
         if len(text) <= 1:
-            raise DeviceError(
+            raise DeviceFull(
                 f"a document of {text.nbytes} bytes does not fit into device memory: {e}",
                 "the CPU twin takes it; a smaller run.partition_bytes leaves more room for the rest",
             ) from e

@@ -7,13 +7,15 @@ receipt is there and whole is not run again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from gpu_curate import __version__, backend
@@ -213,7 +215,10 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
     _check_output(run, config)
     engine = make_engine(config.run.engine, config.run.workers or default_workers(), list(chosen.devices))
     start = time.perf_counter()
-    with run_lock(run, lambda pid: progress.note(f"process {pid} is working in {run}; waiting for it to end")):
+    with (
+        contextlib.closing(engine),  # whatever fails before or after the runner, a cluster ends with its run
+        run_lock(run, lambda pid: progress.note(f"process {pid} is working in {run}; waiting for it to end")),
+    ):
         check_run_directory(run, config)  # again: whoever held the lock may have made it
         remove_temporaries(run)
         places = folders(run, prints)
@@ -315,6 +320,9 @@ class _Runner:
         self.warnings: list[str] = []
         self._ready: deque[tuple[str, str]] = deque()
         self._running: dict[Future[Any], tuple[str, str, str]] = {}  # → box, partition, kind
+        # Not concurrent.futures.wait: it takes the locks of all futures in a loop, and a signal that interrupts the loop
+        # leaves them taken; the pool's own thread, and the interpreter's end with it, would wait for them for ever.
+        self._finished: SimpleQueue[Future[Any]] = SimpleQueue()
         self._attempts: dict[tuple[str, str], int] = {}
         self._closed = False
 
@@ -327,8 +335,15 @@ class _Runner:
                     continue
                 stuck = [n for n, s in self.boxes.items() if not s.complete]
                 raise FatalError(f"nothing to run but {', '.join(stuck)} not complete")  # our own bug
-            done, _ = wait(self._running, return_when=FIRST_COMPLETED)
-            self._collect(done)
+            self._collect(self._wait())
+
+    def _wait(self) -> set[Future[Any]]:
+        """Futures that are done, at least one."""
+        done = {self._finished.get()}
+        with contextlib.suppress(Empty):
+            while True:
+                done.add(self._finished.get_nowait())
+        return done
 
     def close(self) -> None:
         if not self._closed:
@@ -450,6 +465,7 @@ class _Runner:
                 continue
             self._running[future] = (name, part, kind)
             state.began = state.began or time.perf_counter()
+            future.add_done_callback(self._finished.put)
         self._ready = waiting
 
     def _collect(self, done: set[Future[Any]]) -> None:

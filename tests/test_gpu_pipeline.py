@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from cudasim.module import available
 
 from gpu_curate import config, pipeline
 from gpu_curate.document import TextColumn
+from gpu_curate.errors import DeviceError
 from gpu_curate.ops.bands import BandSpec, band_hashes
 from gpu_curate.ops.components import Components, band_edges
 from gpu_curate.ops.content_hash import content_hash
@@ -128,3 +130,38 @@ def test_a_full_device_is_survived_and_said(inputs, cpu_run, tmp_path, monkeypat
     assert contents(tmp_path / "r", facts) == cpu_run
     steps = {s["name"]: s["backend"] for s in read_json(tmp_path / "r" / "report" / "report.json")["steps"]}
     assert where in steps["scores"]
+
+
+def test_a_device_that_cannot_be_used_stops_the_run_with_its_remedy(inputs, tmp_path, monkeypatch):
+    """Only a document that does not fit goes to the CPU: another fault there would be hidden, hint and all."""
+    install(monkeypatch)
+
+    def spilling(path: Path) -> object:
+        raise DeviceError("cuDF's spilling is on", "switch it off: cudf.set_option('spill', False)")
+
+    monkeypatch.setattr("gpu_curate.document_text.device_text", spilling)
+    with pytest.raises(DeviceError, match=r"spilling is on\nhint: switch it off"):
+        execute(inputs, tmp_path / "r", "gpu")
+
+
+def test_the_pipeline_hands_its_devices_to_curator_and_keeps_the_environment(inputs, tmp_path, monkeypatch):
+    from gpu_curate import backend
+    from gpu_curate.ops.components import curator
+
+    install(monkeypatch)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(backend, "curator_available", lambda required: True)
+    asked = []
+
+    def connect(edges, n, folder, num_gpus, devices=None):
+        asked.append((num_gpus, devices))
+        components = Components(n)
+        pairs = [(download(a), download(b)) for a, b in edges]
+        for a_E, b_E in pairs:
+            components.add_edges(a_E, b_E)
+        return components.labels(), sum(len(a) for a, _ in pairs)
+
+    monkeypatch.setattr(curator, "connect", connect)
+    execute(inputs, tmp_path / "r", "gpu")
+    assert asked == [(1, ("0",))]
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ  # else the next run of this process would find no device

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -281,13 +280,8 @@ def _connect_by_curator(context: Context, corpus: Corpus, valid: np.ndarray, com
         band_edges(_place(context, corpus.column(band_column(b))), _place(context, valid))
         for b in range(fuzzy.num_bands)
     )
-    own = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(context.devices)  # this worker sees one GPU, Curator's process all
-    try:
-        folder = context.box("duplicates").folder / ".curator"
-        label_N, pairs = curator.connect(edges, len(corpus), folder, len(context.devices))
-    finally:
-        os.environ["CUDA_VISIBLE_DEVICES"] = own or ""
+    folder = context.box("duplicates").folder / ".curator"
+    label_N, pairs = curator.connect(edges, len(corpus), folder, len(context.devices), context.devices)
     member = np.flatnonzero(label_N != np.arange(len(label_N)))
     components.add_edges(label_N[member], member)
     return pairs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 
 import numpy as np
@@ -107,6 +108,20 @@ def test_components_equal_the_cpu_ones(stand_in, tmp_path):
     np.testing.assert_array_equal(label_N, components.labels())
     assert count == sum(len(a) for a, _ in edges)
     assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("own", [None, "1"])
+def test_its_process_sees_the_run_s_devices_and_this_one_keeps_its_own(stand_in, tmp_path, monkeypatch, own):
+    if own is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", own)
+    monkeypatch.setenv("STAND_IN_FAILS", "1")  # so that its log is kept in the error
+    client = tmp_path / "packages/nemo_curator/core/client.py"
+    client.write_text(client.read_text().replace('"ray started"', '"sees", os.environ["CUDA_VISIBLE_DEVICES"]'))
+    with pytest.raises(DeviceError, match="sees 0,1"):
+        curator.connect([(np.array([0]), np.array([1]))], 2, tmp_path / "work", num_gpus=2, devices=("0", "1"))
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == own
 
 
 def test_without_an_edge_nothing_is_started(tmp_path):

@@ -43,13 +43,16 @@ EDGE_DEVICE_BYTES = 150  # upper end of what the stage holds per edge and GPU wh
 ACTOR_WAIT_S = 120  # Curator's 5 s is too short for a GPU that another process has just left
 
 
-def connect(edges: Iterable[tuple[Any, Any]], n: int, folder: Path, num_gpus: int) -> tuple[np.ndarray, int]:
+def connect(
+    edges: Iterable[tuple[Any, Any]], n: int, folder: Path, num_gpus: int, devices: tuple[str, ...] | None = None
+) -> tuple[np.ndarray, int]:
     """Components of documents 0..n - 1.
 
     Args:
         edges: (a_E, b_E) int64 arrays, one pair a band, NumPy or CuPy.
         folder: for edges and results; emptied first, removed when done.
         num_gpus: how many of this host's GPUs to use.
+        devices: which ones its process sees, as in CUDA_VISIBLE_DEVICES; None: those that this process sees.
     Returns:
         label_N: int64, the smallest document of each document's component; and the number of edges. Without an edge
         nothing is started.
@@ -59,7 +62,7 @@ def connect(edges: Iterable[tuple[Any, Any]], n: int, folder: Path, num_gpus: in
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     files, count = write_edges(edges, folder / "edges", num_gpus)
-    label_N = labels(run(files, folder, num_gpus) if files else [], n)
+    label_N = labels(run(files, folder, num_gpus, devices) if files else [], n)
     shutil.rmtree(folder)
     return label_N, count
 
@@ -83,7 +86,7 @@ def write_edges(edges: Iterable[tuple[Any, Any]], folder: Path, num_gpus: int) -
     return files, total
 
 
-def run(files: list[Path], folder: Path, num_gpus: int) -> list[Path]:
+def run(files: list[Path], folder: Path, num_gpus: int, devices: tuple[str, ...] | None = None) -> list[Path]:
     """Run Curator's stage over edge files; returns its Parquet files of (ID, LABEL) rows.
 
     Raises:
@@ -97,7 +100,9 @@ def run(files: list[Path], folder: Path, num_gpus: int) -> list[Path]:
     command = [sys.executable, "-m", "gpu_curate.ops.components.curator", str(folder / "job.json")]
     try:
         with log.open("wb") as out:
-            status = subprocess.run(command, env=environment(), stdout=out, stderr=subprocess.STDOUT, check=False)
+            status = subprocess.run(
+                command, env=environment(devices), stdout=out, stderr=subprocess.STDOUT, check=False
+            )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     done = folder / "done.json"
@@ -110,17 +115,22 @@ def run(files: list[Path], folder: Path, num_gpus: int) -> list[Path]:
     return [Path(f) for f in json.loads(done.read_text())]
 
 
-def environment() -> dict[str, str]:
-    """The variables that Curator's process runs under: none of Dask's or of another Ray."""
+def environment(devices: tuple[str, ...] | None = None) -> dict[str, str]:
+    """The variables that Curator's process runs under: none of Dask's or of another Ray. This process keeps its own."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DASK_", "RAY_", "UCX_"))}
-    return kept | {
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),  # `ray`
-        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-        "RAY_AUTH_MODE": "disabled",  # else Ray writes a token into the home folder
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_raylet_start_wait_time_s": "180",  # a busy host needs more than the 30 s of the default
-        "NO_VCS_VERSION": "1",  # Curator runs git when imported
-    }
+    seen = {} if devices is None else {"CUDA_VISIBLE_DEVICES": ",".join(devices)}
+    return (
+        kept
+        | seen
+        | {
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),  # `ray`
+            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            "RAY_AUTH_MODE": "disabled",  # else Ray writes a token into the home folder
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_raylet_start_wait_time_s": "180",  # a busy host needs more than the 30 s of the default
+            "NO_VCS_VERSION": "1",  # Curator runs git when imported
+        }
+    )
 
 
 def release_pools() -> None:
