@@ -99,10 +99,51 @@ class TextColumn:
     @classmethod
     def from_texts(cls, texts: Iterable[str | bytes]) -> TextColumn:
         """A host column of Python strings (strict UTF-8) or bytes (taken as they are)."""
-        encoded = [t if isinstance(t, bytes) else t.encode("utf-8") for t in texts]
+        try:
+            encoded = [t if isinstance(t, bytes) else t.encode("utf-8") for t in texts]
+        except UnicodeEncodeError as e:
+            raise InputError(f"a text holds half a surrogate pair at character {e.start}") from e
         offsets = np.zeros(len(encoded) + 1, np.int64)
         np.cumsum([len(t) for t in encoded], out=offsets[1:])
         return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+    @classmethod
+    def of(cls, texts: Any) -> TextColumn:
+        """The column of whatever holds texts, on the device if they lie there, without a copy where the owner allows it.
+
+        Args:
+            texts: a pandas, polars or cuDF Series, an Arrow array or chunked array, any object with `__arrow_c_array__` or
+                `__arrow_c_stream__`, a list or other iterable of str, bytes and None, or a TextColumn. Arrow's string,
+                large_string and string_view, and dictionaries of them. A null is an empty text.
+        Raises:
+            InputError: no texts: another type, a single str, half a surrogate pair.
+        Memory: offsets of 8 bytes a text; a string_view, a dictionary, several chunks or nulls with bytes behind them are
+            copied, and so is a list.
+        """
+        if isinstance(texts, TextColumn):
+            return texts
+        if isinstance(texts, str | bytes):
+            raise InputError(
+                f"texts: expected a column or a list of texts, got one {type(texts).__name__}", "put it in a list"
+            )
+        if hasattr(texts, "to_pylibcudf"):
+            from gpu_curate.cudf_columns import text_column
+
+            return text_column(texts.fillna("") if texts.null_count else texts)
+        try:
+            if isinstance(texts, pa.Array | pa.ChunkedArray):
+                array = texts
+            elif hasattr(texts, "__arrow_c_stream__"):
+                array = pa.chunked_array(texts)
+            elif hasattr(texts, "__arrow_c_array__"):
+                array = pa.array(texts)
+            elif type(texts).__module__.partition(".")[0] == "pandas":  # before pandas 3 a Series has neither
+                array = pa.Array.from_pandas(texts)
+            else:
+                return cls.from_texts("" if t is None else t for t in texts)
+        except (pa.ArrowException, TypeError, AttributeError) as e:
+            raise InputError(f"texts: {type(texts).__name__} holds no texts: {' '.join(str(e).split())}") from e
+        return cls.from_arrow(_plain_strings(array))
 
     @classmethod
     def from_arrow(cls, array: pa.Array | pa.ChunkedArray) -> TextColumn:
@@ -130,3 +171,21 @@ class TextColumn:
     def to_arrow(self) -> pa.Array:
         """The host column as an Arrow large_string array that shares its buffers."""
         return pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(self.offsets), pa.py_buffer(self.chars))
+
+
+def _plain_strings(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """An Arrow array as string or large_string without nulls. Raises: InputError: it is not of strings."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_null(kind):
+        return pa.nulls(len(array)).cast(pa.large_string()).fill_null("")
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        raise InputError(f"texts must be strings, got {array.type}")
+    if array.type != kind:  # cast knows no dictionary of string_view
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        texts = [chunk.dictionary.cast(pa.large_string()).take(chunk.indices) for chunk in chunks]
+        array = pa.chunked_array(texts, pa.large_string())
+    elif pa.types.is_string_view(kind):
+        array = array.cast(pa.large_string())
+    return array.fill_null("") if array.null_count else array

@@ -140,6 +140,7 @@ def test_series_to_kernels():
         ),
         (cudf.Series.take, (None, np.zeros(1, np.int64)), {}),
         (cudf.Series.to_pylibcudf, (None,), {}),
+        (cudf.Series.fillna, (None, ""), {}),
         (cudf.get_option, ("spill",), {}),
         (cupy.cumsum, (None,), {"dtype": np.int64, "out": None}),
         (cupy.searchsorted, (None, None), {"side": "right"}),
