@@ -27,7 +27,7 @@ from gpu_curate.config import WikipediaSource
 from gpu_curate.document import ROW_BITS
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import COMPRESSIONS, damage, open_raw, open_stream
-from gpu_curate.text.wikitext import Namespaces, extract, is_redirect
+from gpu_curate.text.wikitext import Namespaces, extract, is_redirect, language_code
 
 HEAD_BYTES = 200
 _CHUNK = 1 << 20
@@ -41,7 +41,7 @@ class SiteInfo(NamedTuple):
     """What the head of a dump says of its wiki."""
 
     base: str | None  # URL of pages, up to the title
-    namespaces: Namespaces
+    namespaces: Namespaces  # and the language of the wiki
     has_root: bool  # there is a <mediawiki> that must be closed at the end
     is_dump: bool  # it looks like one, or cannot be read to tell
 
@@ -304,7 +304,7 @@ def _site_info(chunks: Iterator[Chunk]) -> SiteInfo:
             break
     is_dump = b"<mediawiki" in head or b"<page>" in head or not readable
     head = head.partition(b"<page>")[0]
-    base, names = None, []
+    base, names, database = None, [], ""
     start, end = head.find(b"<siteinfo>"), head.find(b"</siteinfo>")
     if 0 <= start < end:
         try:
@@ -313,11 +313,26 @@ def _site_info(chunks: Iterator[Chunk]) -> SiteInfo:
             pass  # the namespaces of every wiki are known by their English names and aliases
         else:
             main_page = info.findtext("base")
+            database = info.findtext("dbname") or ""
             base = main_page and main_page.rpartition("/")[0] + "/"
             for e in info.iterfind("namespaces/namespace"):
                 if re.fullmatch(r"-?\d+", e.get("key", "")):
                     names.append((int(e.get("key", "")), e.text or ""))
-    return SiteInfo(base, Namespaces.of(names), b"<mediawiki" in head, is_dump)
+    language = _language(database, base or "", head[: max(start, 0)])
+    return SiteInfo(base, Namespaces.of(names, language), b"<mediawiki" in head, is_dump)
+
+
+_DATABASE = re.compile(r"([a-z_]+?)(?:wiki|wiktionary|wikibooks|wikinews|wikiquote|wikisource|wikiversity|wikivoyage)")
+_HOST = re.compile(r"https?://([a-z-]+)\.(?:m\.)?(?:wikipedia|wik[a-z]+)\.org/")
+_XML_LANGUAGE = re.compile(rb"""<mediawiki\b[^>]*?\sxml:lang=["']([A-Za-z-]+)["']""")
+
+
+def _language(database: str, base: str, head: bytes) -> str:
+    """The language of a wiki: by the name of its database (zh_yuewiki), its host, or the dump's `xml:lang`; "": unknown."""
+    in_head = _XML_LANGUAGE.search(head)
+    names = (_DATABASE.fullmatch(database), _HOST.match(base))
+    codes = [found[1] for found in names if found] + ([in_head[1].decode()] if in_head else [])
+    return next((code for code in map(language_code, codes) if code), "")
 
 
 # ------------------------------------------------------------------------------------------------------------ chunks

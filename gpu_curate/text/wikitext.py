@@ -6,12 +6,16 @@ replacement); closing a bracket replaces the cuts made inside it, so that every 
 of times however the markup nests, and markup that never closes costs no more than its own characters.
 
 What goes: templates (but those that carry prose, see `wikitext.yaml`), files with their captions, categories,
-interlanguage links, references, tables, galleries, formulas, comments, HTML tags, bold and italic marks. What stays: the
-visible text of links, headings, list items, quotations, code. A template that is dropped inside a sentence is a *gap*,
-and named in the result: nothing is lost from a sentence in silence.
+interlanguage links, references, tables, galleries, formulas, comments, HTML tags, bold and italic marks, headings without
+text below. What stays: the visible text of links, other headings, list items, quotations, code. A template that is dropped
+inside a sentence is a *gap*, and named in the result: nothing is lost from a sentence in silence. The punctuation that only
+the dropped one needed goes with it.
+
+What MediaWiki translates (names of namespaces, behaviour switches, `#REDIRECT`) and the languages with variants are in
+`wikitext.tsv`, made from MediaWiki's own files by scripts/make_wikitext_words.
 
 Source: the grammar is MediaWiki's (Preprocessor_Hash, Parser::doQuotes, Parser::replaceInternalLinks,
-Parser::doTableStuff); what a prose template shows is that template's own documentation.
+Parser::doTableStuff, ConverterRule); what a prose template shows is that template's own documentation.
 """
 
 from __future__ import annotations
@@ -35,6 +39,8 @@ _DIGITS = "\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f"
 _MARKS = _KNOWN + _UNKNOWN + _DIGITS
 _TABLE, _TABLE_END = "\x02", "\x03"  # lines that hold them frame a table whose cells are kept
 _BAR = "\x04"  # a bar that separates the arguments of a template
+_HEADINGS = "\x00\x01\x05\x06\x07\x08"  # what a heading's line begins with, by its level
+_GONE = "\x0b"  # on the line of a mark that is done
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -66,16 +72,21 @@ class Template(NamedTuple):
 
 @dataclass(frozen=True)
 class Namespaces:
-    """Namespace numbers by lower-case name: canonical English, well-known aliases, and the wiki's own names."""
+    """Namespace numbers by lower-case name (canonical English, MediaWiki's for the language, the wiki's own), and language."""
 
     numbers: Mapping[str, int]
+    language: str = ""  # MediaWiki's code; "": unknown
 
     @classmethod
-    def of(cls, local: Iterable[tuple[int, str]] = ()) -> Namespaces:
-        """Of a wiki whose `<siteinfo>` lists `local` (number, name); () knows the canonical names and aliases only."""
-        numbers = dict(_rules().namespaces)
+    def of(cls, local: Iterable[tuple[int, str]] = (), language: str = "") -> Namespaces:
+        """Of a wiki in `language` whose `<siteinfo>` lists `local` (number, name).
+
+        In an unknown language the names of files, categories, media and templates are those of all languages.
+        """
+        language = language_code(language)
+        numbers = _rules().namespaces | _words().namespaces(language)
         numbers.update((_fold_title(name), number) for number, name in local if name)
-        return cls(numbers)
+        return cls(numbers, language)
 
     def number(self, title: str) -> int:
         """The namespace of a title: 0 if what precedes the first colon is no namespace."""
@@ -101,13 +112,15 @@ def extract(
     page = _Page(wikitext.replace("\r\n", "\n") if "\r" in wikitext else wikitext, namespaces or _canonical(), title)
     text = page.without_templates()
     links = _LinkScan("\n" + text, page, keep_tables)
-    text = _lines(links.result())
+    text = links.result()
+    if "-{" in text:
+        text = _variants(text, page.namespaces.language)
+    text = _entities(_lines(text))
     text, gaps = _fill_gaps(text, page.dropped)
-    text = _entities(text)
-    return Extracted(_blank_lines(text), gaps, page.unclosed + links.unclosed)
+    return Extracted(_blank_lines(_sections(text)), gaps, page.unclosed + links.unclosed)
 
 
-_REDIRECT = re.compile(r"\s*+[#＃]\s*+([^\s:\[#]+)\s*+:?+\s*+\[\[")
+_REDIRECT = re.compile(r"\s*+[#＃]\s*+([^:\[\]#\n]{1,80})(?<!\s)\s*+:?+\s*+\[\[")
 
 
 @functools.cache
@@ -118,7 +131,7 @@ def _canonical() -> Namespaces:
 def is_redirect(wikitext: str) -> bool:
     """True if the page is a redirect in any language MediaWiki knows the word of."""
     start = _REDIRECT.match(wikitext)
-    return start is not None and start[1].casefold() in _rules().redirect_words
+    return start is not None and start[1].casefold() in _words().redirects
 
 
 # ------------------------------------------------------------------------------------------------------------ rules
@@ -137,8 +150,13 @@ class _Rules:
         self.dropped = {_fold_title(name) for name in data["dropped"]}
         self.dropped_prefixes = tuple(data["dropped_prefixes"])
         self.dropped_suffixes = tuple(data["dropped_suffixes"])
-        self.redirect_words = frozenset(word.casefold() for word in data["redirect_words"])
         self.languages = frozenset(data["languages"])
+        for recipe, patterns in data["prose_languages"].items():
+            compiled = _recipe(recipe)
+            for pattern in patterns:
+                for language in self.languages:
+                    self.templates.setdefault(pattern.replace("{}", language), compiled)
+        self.switches = frozenset(data["switches"])
         self.namespaces = {_fold_title(name): int(n) for n, names in data["namespaces"].items() for name in names}
         self.units: dict[str, str] = data["units"]
         self.ranges: dict[str, str] = data["ranges"]
@@ -165,6 +183,95 @@ def _rules() -> _Rules:
     return _Rules(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
+@dataclass(frozen=True)
+class _Variants:
+    """A language with variants (LanguageConverter)."""
+
+    codes: Mapping[str, tuple[str, ...]]  # of the variants, to those that stand in, the best first
+    flags: Mapping[str, str]
+    after_code: str
+    after_text: str
+    separator: re.Pattern[str]  # a semicolon that ends a rule, not one inside a text
+
+
+class _Words:
+    """wikitext.tsv: what MediaWiki translates."""
+
+    def __init__(self, rows: Iterable[list[str]]):
+        self.redirects: set[str] = set()
+        self.switches: set[str] = set(_rules().switches)
+        self.folded_switches: set[str] = set()  # case does not matter
+        self.codes: dict[str, str] = {}
+        self.names: dict[str, str] = {}  # of variants
+        self.variants: dict[str, _Variants] = {}
+        self._fallbacks: dict[str, list[str]] = {}
+        self._namespaces: dict[str, dict[str, int]] = {}
+        codes: dict[str, dict[str, tuple[str, ...]]] = {}
+        flags: dict[str, dict[str, str]] = {}
+        separators: dict[str, list[str]] = {}
+        for kind, language, key, joined in rows:
+            words = joined.split("|")
+            if kind == "namespace":
+                names = self._namespaces.setdefault(language, {})
+                names.update((_fold_title(word), int(key)) for word in words)
+            elif kind == "switch" and key == "0":
+                self.folded_switches.update(word.lower() for word in words)
+            elif kind == "switch":
+                self.switches.update(words)
+            elif kind == "redirect":
+                self.redirects.update(word.casefold() for word in words)
+            elif kind == "fallback":
+                self._fallbacks[language] = words
+            elif kind == "code":
+                self.codes[language] = joined
+            elif kind == "name":
+                self.names[language] = joined
+            elif kind == "variant":
+                codes.setdefault(language, {})[key] = tuple(words) if joined else ()
+            elif kind == "flag":
+                flags.setdefault(language, {}).update(dict.fromkeys(words, key))
+            elif kind == "separator":
+                separators[language] = words
+        for language, own in codes.items():
+            spelt = "|".join([*own, *(code for code, today in self.codes.items() if today in own)])
+            ends = re.compile(rf";\s*+(?=(?:[^;=]*+=>\s*+)?(?i:{spelt})\s*+:|\Z)")
+            known = {flag: flag for flag in "ATRDHN-"} | flags.get(language, {})
+            self.variants[language] = _Variants(own, known, *separators[language], ends)
+        odd = [word for word in self.switches | self.folded_switches if not word.endswith(("__", "＿＿"))]
+        self.odd_switches = re.compile("|".join(map(re.escape, odd)), re.IGNORECASE)  # MediaWiki's own are wrong there
+        self.languages = {*_rules().languages, *self._namespaces, *self._fallbacks, *self.variants}
+        self.of_variant = {code: language for language, of in self.variants.items() for code in of.codes if "-" in code}
+        everywhere: dict[str, int] = {}
+        for names in self._namespaces.values():
+            for name, number in names.items():
+                everywhere[name] = number if everywhere.get(name, number) == number else 0
+        self._everywhere = {name: number for name, number in everywhere.items() if number}
+
+    def namespaces(self, language: str) -> dict[str, int]:
+        """Namespace numbers by name in a language and those it falls back to, or in all; names that differ are in none."""
+        if language not in self._namespaces and language not in self._fallbacks:
+            return self._everywhere
+        chain = [language]
+        for code in chain:
+            chain += [other for other in self._fallbacks.get(code, ()) if other not in chain]
+        names: dict[str, int] = {}
+        for code in reversed(chain):
+            names |= self._namespaces.get(code, {})
+        return names
+
+
+@functools.cache
+def _words() -> _Words:
+    text = resources.files(__package__).joinpath("wikitext.tsv").read_text(encoding="utf-8")
+    return _Words(line.split("\t") for line in text.splitlines() if line[:1] != "#")
+
+
+def language_code(name: str) -> str:
+    """MediaWiki's code of a language by its code or an old one, as in names of wikis ("zh_yue"); "" if it knows none."""
+    code = name.lower().replace("_", "-")
+    return _words().codes.get(code, code) if code in _words().languages else ""
+
+
 def _fold_title(name: str) -> str:
     return " ".join(name.replace("_", " ").split()).lower()
 
@@ -179,8 +286,9 @@ _SECOND_SCAN = re.compile(
     rf"|\n[ \t:*#;{_MARKS}]*+\{{\||\n[ \t:*#;]*+\|\}}"
 )
 _TARGET = re.compile(rf"[^|\[\]\n{{}}<>]{{0,{_TARGET_CHARS}}}+")
+_VARIANT_IN_TARGET = re.compile(r"(?<=-)\{[^{}\[\]<>|\n]*+\}-[^|\[\]\n{}<>]*+")
 _URL = re.compile(r"""[^\s\[\]<>"]*+[ \t]*+""")
-_PROTECT = str.maketrans({c: f"&#{ord(c)};" for c in "[]{}|'<>=*#:;_-!"})
+_PROTECT = str.maketrans({c: f"&#{ord(c)};" for c in "[]{}|'<>=*#:;_-!.,"})
 _NAME = re.compile(r"\s*+([^|{}<\[\]\n]*+)")
 
 
@@ -269,6 +377,8 @@ class _Page:
             cuts.append(Cut(start, end, f"\n{content}\n" if tag in self.rules.block_tags else content))
         elif tag in self.rules.formula_tags and content:
             cuts.append(Cut(start, end, self._mark(f"<{tag}>")))
+        elif self.text[start - 1 : start] in _BEFORE_TAG and self.text[end : end + 1] not in ("", "\n"):
+            cuts.append(Cut(start, end, _KNOWN))  # what stood around it may have to go
         else:
             cuts.append(Cut(start, end, ""))
         return end
@@ -355,12 +465,15 @@ class _Page:
             pieces = pieces[1:]
         arguments: dict[str, str] = {}
         position = 0
-        whole: list[str] = []  # pieces of an argument whose bars lie inside links
-        balance = 0
+        whole: list[str] = []  # pieces of an argument whose bars lie inside links or rules of language variants
+        balance = rules = 0
+        has_variants = self.namespaces.language in _words().variants
         for piece in pieces:
             whole.append(piece)
             balance += piece.count("[[") - piece.count("]]")
-            if balance > 0:
+            if has_variants:
+                rules = max(rules + piece.count("-{") - piece.count("}-"), 0)
+            if balance > 0 or rules > 0:
                 continue
             argument = "|".join(whole)
             whole, balance = [], 0
@@ -455,7 +568,7 @@ class _LinkScan:
                     continue
                 if external.label >= start:
                     del cuts[external.cut :]
-                    cuts.append(Cut(external.start, start + 1, ""))
+                    cuts.append(Cut(external.start, start + 1, self._nothing(external.start, start + 1)))
                 else:
                     cuts[external.cut] = Cut(external.start, external.label, "")
                     cuts.append(Cut(start, start + 1, ""))
@@ -474,12 +587,19 @@ class _LinkScan:
         """Cut what a link, whose closing brackets are at `end`, does not show."""
         text, cuts, start = self.text, self.cuts, link.start
         stop = _TARGET.match(text, start + 2, end).end()  # type: ignore[union-attr]
+        if in_target := _VARIANT_IN_TARGET.match(text, stop, end):
+            stop = in_target.end()
         number, escaped, interlanguage = self._resolve(text[start + 2 : stop])
         if number in (FILE, CATEGORY, MEDIA) or (interlanguage and stop == end):
-            self._cut_all(link, end + 2, "")
+            self._cut_all(link, end + 2, self._nothing(start, end + 2))
         else:
             cuts[link.cut] = Cut(start, stop + 1 if text[stop] == "|" else start + 2 + escaped, "")
             cuts.append(Cut(end, end + 2, ""))
+
+    def _nothing(self, start: int, end: int) -> str:
+        """What stands for something without text: a mark where what stood around it may have to go too."""
+        before, after = self.text[start - 1], self.text[end : end + 1]
+        return _KNOWN if before in _BEFORE_TAG and after not in ("", "\n") else ""
 
     def _resolve(self, target: str) -> tuple[int, bool, bool]:
         """Of a link target: its namespace, is it escaped by a colon, does it lead to another language."""
@@ -532,6 +652,7 @@ class _LinkScan:
             self.cuts[entry.cut] = Cut(start, end, "")
 
 
+_BEFORE_TAG = frozenset("\n(（[「“«")
 _HEX_MARKS = str.maketrans("0123456789abcdef", _DIGITS)
 _NO_KEY = re.compile(r"[\[\]<>{}\n]\s*\S")  # what cannot stand in the name of an argument: then "=" belongs to the text
 
@@ -693,7 +814,52 @@ def _if(arguments: dict[str, str], page: _Page) -> str | None:
     return arguments.get("2" if arguments.get("1") else "3", "")
 
 
+_SHOWN = ("lt", "label", "text", "texte", "d", "display", "نص")  # names of the argument that is shown
+_LOCAL = ("fr", "عر")  # of the local title, where it is no positional one
+
+
+def _named(arguments: dict[str, str], names: Iterable[str]) -> str:
+    return next((arguments[name] for name in names if arguments.get(name)), "")
+
+
+def _interlanguage(arguments: dict[str, str], page: _Page) -> str | None:
+    """{{ill|Local|de|Foreign|lt=Shown}}, {{tsl|de|Foreign|Local|Shown}}: as the first argument is a language or not."""
+    if shown := _named(arguments, (*_SHOWN, *_LOCAL)):
+        return shown
+    values = _positional(arguments)
+    if len(values) > 1 and values[0] in page.rules.languages:
+        return next((value for value in (*values[3:1:-1], values[1]) if value), None)
+    return (values[0] if values else "") or _named(arguments, ("trad", "تر")) or None
+
+
+def _link_helper(arguments: dict[str, str], page: _Page) -> str | None:
+    """{{link-en|Local|Foreign|Shown}}, {{internal link helper|Local|Foreign|lang=en|d=Shown}}."""
+    values = [*_positional(arguments), "", "", ""]
+    return _named(arguments, _SHOWN) or values[2] or values[0] or values[1] or None
+
+
+def _link_interwiki(arguments: dict[str, str], page: _Page) -> str | None:
+    """{{link-interwiki|zh=Local|zh_title=Shown|lang=en|lang_title=Foreign}}, elsewhere the local title comes first."""
+    own = page.namespaces.language
+    for code in [own] if own else [name for name in arguments if name in page.rules.languages]:
+        if shown := _named(arguments, (f"{code}_title", f"{code}_text", code)):
+            return shown
+    return _interlanguage(arguments, page)
+
+
+def _not_translated(arguments: dict[str, str], page: _Page) -> str | None:
+    """{{нп5|Local|Shown|en|Foreign}}: the text is the second argument, in its case, if there is one."""
+    values = [*_positional(arguments), "", ""]
+    text = "" if values[1] in page.rules.languages else values[1]
+    local = _named(arguments, ("надо", "треба", "трэба"))
+    return _named(arguments, ("текст", "тэкст", *_SHOWN)) or text or local or values[0] or None
+
+
 _HANDLERS: dict[str, _Recipe] = {
+    "interlanguage": _interlanguage,
+    "link helper": _link_helper,
+    "link-interwiki": _link_interwiki,
+    "not translated": _not_translated,
     "convert": _convert,
     "date": _date,
     "as of": _as_of,
@@ -747,16 +913,42 @@ def _balanced(source: str) -> str:
 
 
 _BLANK = " \t\xa0" + _MARKS
-_SWITCH = re.compile(r"__[^\W_a-z]{3,40}__")  # behaviour switches: __NOTOC__, __БЕЗ_ОГЛ__ in one word
-_VARIANT = re.compile(r"-\{([^{}]*)\}-")
+_SWITCH_CHARS = 64  # the longest behaviour switch of MediaWiki has 43
+
+
+def _without_switches(text: str, mark: str) -> str:
+    """The text without behaviour switches: words of MediaWiki between two `mark`s, __NOTOC__."""
+    words = _words()
+    pieces: list[str] = []
+    done = 0
+    start = text.find(mark)
+    while start >= 0:
+        limit = start + _SWITCH_CHARS
+        end = text.find(mark, start + len(mark), limit)
+        while end >= 0:
+            for stop in (end + len(mark) + 1, end + len(mark)):  # one of MediaWiki's ends in three
+                switch = text[start:stop]
+                if switch in words.switches or switch.lower() in words.folded_switches:
+                    pieces.append(text[done:start])
+                    done = stop
+                    break
+            if done > start:
+                break
+            end = text.find(mark, end + 1, limit)
+        start = text.find(mark, max(done, start + 1))
+    pieces.append(text[done:])
+    return words.odd_switches.sub("", "".join(pieces))
+
+
+_PUNCTUATION = re.compile(r"[^\w\n]*+")
+_LONE = frozenset(".,;:。，、；：")
 
 
 def _lines(text: str) -> str:
     """Marks at line starts removed: headings, lists, rules, what is left of tables."""
-    if "__" in text:
-        text = _SWITCH.sub("", text)
-    if "-{" in text:
-        text = _VARIANT.sub(_variant, text)
+    for mark in ("__", "＿＿"):
+        if mark in text:
+            text = _without_switches(text, mark)
     lines: list[str] = []
     tables = 0
     for line in text.split("\n"):
@@ -769,10 +961,12 @@ def _lines(text: str) -> str:
             if first == "=":
                 heading = line.strip(_BLANK)
                 if len(heading) > 2 and heading[-1] == "=":
-                    line = heading.strip("=").strip(" \t")
+                    line = heading.strip("=")
+                    level = min(len(heading) - len(heading.lstrip("=")), len(heading) - len(heading.rstrip("=")), 6)
+                    line = _HEADINGS[level - 1] + line.strip(" \t") if line else heading
             elif first in "*#:;":
                 line = line.lstrip("*#:; \t")
-                if not line.strip(_BLANK):
+                if not line.strip(_BLANK) or (_UNKNOWN not in line and _PUNCTUATION.fullmatch(line)):
                     continue
             elif first == "-":
                 if line.startswith("----"):
@@ -787,6 +981,8 @@ def _lines(text: str) -> str:
                 line = _cells(line)
             elif first == "|" or "||" in line or "!!" in line:
                 continue  # of a table that begins or ends in a template
+        if first in _LONE and len(line.strip()) == 1:
+            continue  # the end of a sentence on the line before
         if line and not line.strip(_BLANK):
             if _KNOWN in line or _UNKNOWN in line:
                 continue  # nothing but dropped templates: no paragraph ends here
@@ -824,27 +1020,128 @@ def _without_attributes(cell: str) -> str:
     return cell[found.end() :] if found else cell
 
 
-def _variant(found: re.Match[str]) -> str:
-    """-{zh-hans:A; zh-hant:B}- shows its first variant, -{A}- shows A, a rule or a title shows nothing."""
-    flags, bar, body = found[1].rpartition("|")
-    if bar and set(flags.strip().upper()) & set("THR-"):
+# -------------------------------------------------------------------------------------------------- language variants
+
+MAX_VARIANT_DEPTH = 10  # as LanguageConverter::$mMaxDepth
+_RULE_MARK = re.compile(r"-\{|\}-")
+_RULE_LANGUAGE = re.compile(r"(?:-\{|[;>|])\s*+([a-zA-Z]{2,3}(?:-[a-zA-Z]{1,8}+){1,3}+)\s*+[:;|]")
+
+
+def _variants(text: str, language: str) -> str:
+    """-{ }- as the wiki shows it in its main variant, that is without conversion: of several texts that of the variant that
+    stands in for the main one first (zh: zh-hans, zh-hant, zh-cn, zh-tw, ...; sr: sr-ec; uz: uz-latn; ...), else the first.
+
+    Where the language is unknown, it is that of the variants that the page names; where it has none, nothing is a rule.
+    """
+    words = _words()
+    for found in () if language else _RULE_LANGUAGE.finditer(text):
+        code = found[1].lower()
+        language = words.of_variant.get(words.codes.get(code, code), "")
+        if language:
+            break
+    if language not in words.variants:
+        return text
+    done: list[str] = []  # text outside
+    open_: list[list[str]] = []  # text inside the rules that are open
+    at = 0
+    while True:
+        found = _RULE_MARK.search(text, at) if open_ else None
+        start = found.start() if found else -1 if open_ else text.find("-{", at)
+        if start < 0:
+            break
+        into = open_[-1] if open_ else done
+        into.append(text[at:start])
+        at = start + 2
+        if text[start] == "-":
+            if len(open_) < MAX_VARIANT_DEPTH:
+                open_.append([])
+            else:
+                into.append("-{")
+        else:
+            inside = "".join(open_.pop())
+            (open_[-1] if open_ else done).append(_rule(inside, language, words))
+    for rule in open_:  # that never close
+        done += ["-{", *rule]
+    done.append(text[at:])
+    return "".join(done)
+
+
+def _rule(inside: str, language: str, words: _Words) -> str:
+    """What -{inside}- shows."""
+    of = words.variants[language]
+    head, bar, body = inside.partition("|")
+    given = [word.strip() for word in head.split(";")] if bar else []
+    flags = {of.flags[word] for word in given if word in of.flags}
+    body = body if bar else inside
+    of_variants = not flags and any(word.lower() in of.codes for word in given)
+    if "R" in flags or of_variants:  # as it stands
+        return body
+    if "N" in flags:
+        return words.names.get(body.strip(), "")
+    silent = "H" in flags and "D" not in flags
+    if silent or "-" in flags or flags == {"T"}:  # adds a rule, takes one away, names the page
         return ""
-    first = body.partition(";")[0]
-    language, colon, shown = first.partition(":")
-    return shown.strip() if colon and _LANGUAGE.fullmatch(language.strip()) else body
+    both: dict[str, str] = {}  # variant to its text
+    one_way: dict[str, dict[str, str]] = {}  # variant to what it makes of a text
+    for rule in of.separator.split(body.replace("=&gt;", "=>")):
+        code, colon, shown = rule.partition(":")
+        if not colon:
+            continue
+        source, arrow, code = ("", "", code) if "=>" not in code else code.partition("=>")
+        code = code.strip().lower()
+        code = words.codes.get(code, code)
+        if code not in of.codes:  # a text with a colon in it
+            both, one_way = {}, {}
+            break
+        if arrow:
+            if source.strip():
+                one_way.setdefault(code, {})[source.strip()] = shown.strip()
+        elif shown.strip():
+            both[code] = shown.strip()
+    if not both and not one_way:
+        return body
+    if "D" in flags:
+        described = [("", code, shown) for code, shown in both.items()]
+        described += [(f"{a}⇒", code, b) for code, rules in one_way.items() for a, b in rules.items()]
+        return "".join(f"{a}{words.names.get(code, code)}{of.after_code}{b}{of.after_text}" for a, code, b in described)
+    main = language if language in of.codes else next(iter(of.codes))
+    for code in (main, *of.codes[main]):
+        if code in both:
+            return both[code]
+    if main in one_way:
+        return next(iter(one_way[main].values()))
+    return next(iter(both.values())) if both else next(iter(next(iter(one_way.values())).values()))
 
 
-_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
+# ----------------------------------------------------------------------------------------------------- gaps, sections
+
 _MARK_RUN = re.compile(f"[{_MARKS}]++")
 _UNKNOWN_MARK = re.compile(f"{_UNKNOWN}([{_DIGITS}]++)")
 _FROM_MARKS = str.maketrans(_DIGITS, "0123456789abcdef")
-_TERMINAL = frozenset('.!?。！？:;"”»)）…')
-_SEPARATORS = frozenset(" \xa0,;:/–-")  # what is left over when one of several things in parentheses goes
+# sentence ends of all scripts (Unicode STerm, the common ones), and what may follow them
+_TERMINAL = frozenset('.!?:;"”»)…。！？．｡：；」』）।॥؟۔؛։።፧၊။។៕᠃᙮܀܂\u0700\u0701')
+_AFTER = frozenset(",.;)!?，、。；）！？．」』।॥؟،؛۔։።၊။។៕་།")  # a sentence goes on or ends with them
+_DASHES = "-–—/"
+_SEPARATORS = frozenset(" \xa0\u3000,;:·・，、；：،؛" + _DASHES)  # what is left over when one of several things goes
+_ENDS = frozenset(".!?。！？．।॥؟۔։።။។៕")
+_PAIRS = {"(": ")", "（": "）", "[": "]", "〔": "〕", "【": "】", "「": "」", "『": "』", "“": "”", "„": "“", "«": "»", "‹": "›",
+          "⟨": "⟩", "〈": "〉", "《": "》"}  # fmt: skip
+_CLOSING = frozenset(_PAIRS.values()) - {"“"}
+_OPENING = frozenset(_PAIRS) - {"“", "„", "«", "‹"}
+_LINE_STARTS = frozenset(("", "\n", *_HEADINGS))
 _GAP_CHARS = 64  # how far separators are followed on either side of a mark
+_GONE_TOO = re.compile(
+    rf"[{_MARKS}]++|[{re.escape(''.join(_PAIRS))}][{re.escape(''.join(_SEPARATORS))}{_MARKS}]*+[{re.escape(''.join(_PAIRS.values()))}]"
+)
+_ONLY_PUNCTUATION = re.compile(rf"\n[^\w\n{_GONE}]*+{_GONE}[^\w\n]*+(?=\n|\Z)")
 
 
 def _fill_gaps(text: str, dropped: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Marks removed with the blanks and empty parentheses they leave; names those that stood inside a sentence."""
+    """Marks removed with the blanks, punctuation and empty brackets they leave; names those inside a sentence.
+
+    Of a row of separators around a mark one stays; at the start and at the end of a line, beside a bracket and before the end
+    of a sentence, none. A line without a word that held a mark goes.
+    """
     found = _MARK_RUN.search(text)
     if found is None:
         return text, ()
@@ -854,39 +1151,62 @@ def _fill_gaps(text: str, dropped: list[str]) -> tuple[str, tuple[str, ...]]:
     while found:
         start, end = found.span()
         gaps += _names(found, dropped)
-        left, right = start, end
-        while left > max(at, start - _GAP_CHARS) and text[left - 1] in _SEPARATORS:
-            left -= 1
-        right = _after_separators(text, end)
-        opens = text[left - 1 : left] in ("(", "（") and left > at
-        while opens and (more := _MARK_RUN.match(text, right)):  # nothing but separators between the two
-            gaps += _names(more, dropped)
-            end = more.end()
-            right = _after_separators(text, end)
-        closes = text[right : right + 1] in (")", "）")
-        if opens and closes:  # nothing else was in the parentheses
+        left, right = _spread(text, start, end, at)
+        while True:  # brackets with nothing else in them belong to the mark
+            while (more := _GONE_TOO.match(text, right)) and _MARK_RUN.search(text, right, more.end()):
+                for run in _MARK_RUN.finditer(text, right, more.end()):
+                    gaps += _names(run, dropped)
+                left, right = _spread(text, left, more.end(), at)
+            before, after = text[left - 1 : left] if left > at else "", text[right : right + 1]
+            quoted = (
+                before == after == '"' and (left, right) == (start, end) and not text[right + 1 : right + 2].isalnum()
+            )
+            if not (before and (_PAIRS.get(before) == after or quoted)):
+                break
             left, right = left - 1, right + 1
-            if text[left - 1 : left] == " " and left > at:
-                left -= 1
-        elif opens or closes:
-            left, right = (left, right) if opens or right - end <= 1 else (left, end)
-        else:
-            before, after = start > at and text[start - 1] in " \xa0", text[end : end + 1]
-            left, right = start, end
-            if before and (after in " \xa0,.;:)!?\n"):
-                left -= 1
-        pieces.append(text[at:left])
+            start, end = left, right
+            left, right = _spread(text, left, right, at)
+        pieces += [text[at:left], _between(text, left, start, end, right), _GONE]
+        if after in _ENDS and text[right + 1 : right + 2] not in _ENDS:  # no ellipsis
+            if before in _ENDS:
+                right += 1
+            elif before in _LINE_STARTS:
+                right = _spread(text, right + 1, right + 1, right + 1)[1]
         at = right
         found = _MARK_RUN.search(text, at)
     pieces.append(text[at:])
-    return "".join(pieces), tuple(gaps)
+    text = "".join(pieces)
+    return _ONLY_PUNCTUATION.sub("", "\n" + text).replace(_GONE, "")[1:], tuple(gaps)
 
 
-def _after_separators(text: str, end: int) -> int:
-    right = end
-    while right < min(len(text), end + _GAP_CHARS) and text[right] in _SEPARATORS:
-        right += 1
-    return right
+def _spread(text: str, start: int, end: int, at: int) -> tuple[int, int]:
+    """start..end with the separators around it, no further back than `at`."""
+    low, high = max(at, start - _GAP_CHARS), min(len(text), end + _GAP_CHARS)
+    while start > low and text[start - 1] in _SEPARATORS:
+        start -= 1
+    while end < high and text[end] in _SEPARATORS:
+        end += 1
+    return start, end
+
+
+def _between(text: str, left: int, start: int, end: int, right: int) -> str:
+    """What stays of the separators in left..right, of which start..end is gone."""
+    before, after = text[left - 1 : left], text[right : right + 1]
+    if before in _OPENING or after in _CLOSING or before in _LINE_STARTS:
+        return ""
+    ahead = text[left:start]
+    behind = _MARK_RUN.sub("", text[end:right])
+    if after in ("", "\n"):
+        return ":" if ":" in ahead + behind else "：" if "：" in ahead + behind else ""
+    if after in _ENDS:
+        return ""
+    sign, other = ahead.strip(" \xa0\u3000"), behind.strip(" \xa0\u3000")
+    if not sign and not other:
+        return ahead[-1:] or behind[:1]
+    if sign and not (other and sign in _DASHES and ahead == sign):  # a hyphen goes with what it was tied to
+        return ahead if ahead[-1] == " " or not behind[-1:].isspace() else ahead + " "
+    blank = (behind[:1] if behind[0].isspace() else ahead[-1:]) if other[0] in _DASHES else ""
+    return blank + other[0] + (" " if behind[-1].isspace() else "")
 
 
 def _names(run: re.Match[str], dropped: list[str]) -> list[str]:
@@ -897,11 +1217,35 @@ def _names(run: re.Match[str], dropped: list[str]) -> list[str]:
 
 
 def _inside_sentence(text: str, start: int, end: int) -> bool:
-    """True if a sentence runs on over start..end: it does not end before, or goes on after, on the same line."""
+    """True if a sentence runs on over start..end: it does not end before, or goes on after, on the same line.
+
+    A sentence goes on with a small letter, or with a letter of a script without case: there a start cannot be told.
+    """
     before, after = text[max(start - 2, 0) : start].rstrip(" \xa0")[-1:], text[end : end + 2].lstrip(" \xa0")[:1]
-    return (before not in ("", "\n") and before not in _TERMINAL) or after.islower() or after in (",", ".", ";", ")")
+    if before not in _LINE_STARTS and before not in _TERMINAL:
+        return True
+    return after in _AFTER or (after.isalpha() and not after.isupper() and not after.istitle()) if after else False
 
 
+def _sections(text: str) -> str:
+    """Headings without their marks; those without text below them, in their own section or a deeper one, gone."""
+    parts = _HEADING.split(text)
+    if len(parts) == 1:
+        return text
+    next_level = 0  # of the next heading that stays; deeper ones belong to this one
+    for i in range(len(parts) - 2, 0, -2):
+        level = _HEADINGS.index(parts[i]) + 1
+        _, newline, body = parts[i + 1].partition("\n")
+        blank = not body or body.isspace()
+        parts[i] = ""
+        if blank and next_level <= level:
+            parts[i + 1] = newline + body
+        else:
+            next_level = level
+    return "".join(parts)
+
+
+_HEADING = re.compile(f"([{_HEADINGS}])")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 
 
@@ -912,7 +1256,7 @@ def _entities(text: str) -> str:
 
 @functools.lru_cache(1024)
 def _decode(entity: str) -> str:
-    return html.unescape(entity)
+    return _CONTROL.sub("", html.unescape(entity))  # no mark of ours
 
 
 _NEWLINES = re.compile("\n\n\n+")

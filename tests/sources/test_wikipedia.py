@@ -454,3 +454,25 @@ def test_real_dumps(shared_data, name):
         assert shown in ([], ["HTML"] if mark == "style=" else []), mark
     if path.stat().st_size < 1 << 20:
         assert read(path, 400_000) == items
+
+
+@pytest.mark.parametrize(
+    ("dbname", "base", "xml_lang", "shown"),
+    [
+        ("zhwiki", "https://zh.wikipedia.org/wiki/Main", "zh", "a"),
+        ("zhwiktionary", "x", "de", "a"),
+        (None, "https://zh.wikivoyage.org/wiki/Main", "de", "a"),
+        (None, "http://wiki.example.org/Main", "zh", "a"),
+        ("gan_wiki", "http://wiki.example.org/Main", "zh", "a"),
+        ("commonswiki", "https://commons.wikimedia.org/wiki/Main", "en", "-{zh-hans:a;zh-hant:b}-"),
+        ("enwiki", "https://en.wikipedia.org/wiki/Main_Page", "en", "-{zh-hans:a;zh-hant:b}-"),
+        ("zh_yuewiki", "https://zh-yue.wikipedia.org/wiki/Main", "yue", "-{zh-hans:a;zh-hant:b}-"),
+        (None, "x", None, "a"),
+    ],
+)
+def test_variants_by_the_language_that_the_dump_names(tmp_path, dbname, base, xml_lang, shown):
+    name = f"<dbname>{dbname}</dbname>" if dbname else ""
+    siteinfo = f"  <siteinfo>\n    <sitename>W</sitename>\n    {name}<base>{base}</base>\n  </siteinfo>\n"
+    text = dump([page(1, "-{zh-hans:a;zh-hant:b}-")], siteinfo=siteinfo)
+    text = text.replace('xml:lang="de"', f'xml:lang="{xml_lang}"' if xml_lang else "")
+    assert texts(read(write(tmp_path / "w.xml", text))) == [shown]

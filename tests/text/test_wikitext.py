@@ -48,7 +48,7 @@ def text(source: str, **options) -> str:
         ("<syntaxhighlight lang=c>if (a[b[0]]) {{ x; }}</syntaxhighlight>", "if (a[b[0]]) {{ x; }}"),
         ("&nbsp;&amp;lt; &#8211; &#x2014; &eacute; AT&T ?a=1&sect=2 &bogus;", "&lt; – — é AT&T ?a=1&sect=2 &bogus;"),
         ("__NOTOC__a __FORCETOC__ b __init__", "a b __init__"),
-        ("-{zh-hans:计算机; zh-hant:電腦}- -{R|x}- -{一}-", "计算机 一"),
+        ("-{zh-hans:计算机; zh-hant:電腦}- -{R|x}- -{一}-", "计算机 x 一"),
         ("a\r\nb\x00c\x7fd", "a\nbcd"),
         ("{{{name|default}}} {{{name}}}", "default"),
     ],
@@ -123,7 +123,14 @@ def test_pagename_is_the_title():
         ("Ulmo ({{IPA|x}} {{respell|z}}; {{IPA|y}}; born 1911) is", "Ulmo (born 1911) is", ()),
         ("Ulmo ({{IPA|x}} river {{IPA|y}}) is", "Ulmo (river) is", ()),
         ("call f() now", "call f() now", ()),
-        ("== Head {{anchor|x}} ==", "Head", ()),
+        ("== Head {{anchor|x}} ==\nb", "Head\nb", ()),
+        ("{{未知模板|x}}很快。", "很快。", ("未知模板",)),
+        ("{{قالب}} سريع.", "سريع.", ("قالب",)),
+        ("河流。{{未知}}很快。", "河流。很快。", ("未知",)),
+        ("河流。{{cn}}很快。", "河流。很快。", ()),
+        ("{{เทมเพลต}}เร็ว", "เร็ว", ("เทมเพลต",)),
+        ("ثم {{قالب}}، وذهب", "ثم، وذهب", ("قالب",)),
+        ("Река.{{foo}} Затем", "Река. Затем", ()),
         ("a {{x}}{{y}} b", "a b", ("x", "y")),
         ("a {{nowrap|b {{x}} c}} d", "a b c d", ("x",)),
         ("a {{nowrap}} b", "a b", ("nowrap",)),
@@ -138,7 +145,9 @@ def test_localised_names_of_the_dump():
     latgalian = Namespaces.of([(6, "Fails"), (14, "Kategoreja"), (2600, "Tēma")])
     assert text("[[Fails:A.jpg|x]]a[[kategoreja:B]] [[Tēma:c]]", namespaces=latgalian) == "a Tēma:c"
     assert text("[[Lêer:A.jpg|mini|x]]a", namespaces=Namespaces.of([(6, "Lêer")])) == "a"
-    assert text("[[Lêer:A.jpg|x]]") == "x"  # not the name of a namespace on a wiki that does not say so
+    # not the name of a namespace on a wiki in another language
+    assert text("[[Lêer:A.jpg|x]]", namespaces=Namespaces.of([], "de")) == "x"
+    assert text("[[Lêer:A.jpg|x]]a") == "a"  # of a wiki in no known language
 
 
 @pytest.mark.parametrize(
@@ -254,6 +263,200 @@ def test_any_markup_gives_text_without_control_characters(pieces):
     assert "\x7f" not in got.text
     assert "[[" not in got.text.replace("&", "")
     assert got.text == got.text.strip()
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("* {{citation}}.", ""),
+        ("* <ref>x</ref>.\n* {{foo}} – {{bar}}\n# ,", ""),
+        ("a\n{{x}}, {{y}};\nb", "a\nb"),
+        ("a<ref>x</ref>\n.\nb", "a\nb"),
+        ("<pre>a\n.\n}\nb</pre>", "a\n.\n}\nb"),
+        ("From {{inh}}, {{der}}, from {{m}}.", "From, from."),
+        ("vowels, such as {{a}}, {{b}}, {{c}} or {{d}}.", "vowels, such as, or."),
+        ("the {{a}}, {{b}} and", "the, and"),
+        ("angle, {{x}}, and", "angle, and"),
+        ("河流{{未知}}、{{甲}}，很快。", "河流、很快。"),
+        ("ثم {{a}}، {{b}}، وذهب", "ثم، وذهب"),
+        ("* {{foo}} – a note\n* {{foo}}, b\n* c, {{foo}}\n* d – {{foo}}", "a note\nb\nc\nd"),
+        ("* {{Citation\n|a=b}}. First of", "First of"),
+        ("as follows: {{x}}\n* a", "as follows:\na"),
+        ("see {{x}} / {{y}}.", "see."),
+        ("End. {{foo}}. New", "End. New"),
+        ("{{x}}... so", "... so"),
+        ("a ({{x}} [{{y}}]) b", "a b"),
+        ("a ([{{y}}] {{x}}) b", "a b"),
+        ("是（{{x}}）的《{{y}}》", "是的"),
+        ("a (<ref>x</ref>) b ([http://x.org]) c ([[File:x.jpg]]) d", "a b c d"),
+        ("a “{{x}}” b \"{{x}}\" c", "a b c"),
+        ("f(''{{x}}'') and call f()", "f and call f()"),
+        ("pre-{{x}}, b", "pre, b"),
+        ("a&nbsp;{{x}}\nb", "a\nb"),
+    ],
+)  # fmt: skip
+def test_nothing_of_a_dropped_template_stands_around_it(source, shown):
+    assert text(source) == shown
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("a\n== Notes ==\n{{reflist}}", "a"),
+        ("a\n== Notes ==\n<references/>\n== Gallery ==\n<gallery>\nx.jpg\n</gallery>\n== B ==\nb", "a\n\nB\nb"),
+        ("== A ==\n=== B ===\n==== C ====\n{{x}}\n== D ==\nd", "D\nd"),
+        ("== A ==\n=== B ===\n\n=== C ===\nc", "A\n\nC\nc"),
+        ("== A ==\n=== B ===\nb\n=== C ===\n== D ==\n=== E ===\n== F ==\nf", "A\nB\nb\n\nF\nf"),
+        ("=== A ===\n== B ==\n=== C ===\nc", "B\nC\nc"),
+        ("== A ==\n* {{foo}}.\n{|\n|x\n|}\n[[Category:A]]", ""),
+        ("== {{foo}} ==\na", "a"),
+        ("== A =\na\n= b", "A\na\n= b"),
+        ("= A =\n====== B ======\nb", "A\nB\nb"),
+    ],
+)  # fmt: skip
+def test_heading_without_text_below_goes(source, shown):
+    assert text(source) == shown
+
+
+def test_table_that_is_kept_keeps_its_heading():
+    assert text("== A ==\n{|\n|x\n|}", keep_tables=True) == "A\nx"
+
+
+CHINESE, SERBIAN = Namespaces.of([], "zh"), Namespaces.of([], "sr")
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("-{zh-hans:a;zh-hant:b}-", "a"),
+        ("-{zh-hant:b;zh-hans:a}-", "a"),  # the order is MediaWiki's, not the page's
+        ("-{zh-tw:c;zh-hant:b}-", "b"),
+        ("-{zh-Hant:b;zh-Hans-CN:a}-", "b"),
+        ("-{A|zh-hant:b;zh-hans:a}-x", "ax"),
+        ("-{H|zh-hans:a;zh-hant:b}-x -{T|zh-hans:a}-y -{-|zh-hans:a}-z", "x y z"),
+        ("-{R|raw}- -{raw}- -{raw: x}-", "raw raw raw: x"),
+        ("-{zh;zh-hans|t}-", "t"),
+        ("-{巨集=>zh-cn:宏;}- -{H|巨集=>zh-cn:宏;}-x", "宏 x"),
+        ("-{N|zh-tw}-", "中文（臺灣）"),
+        ("-{D|zh-cn:a;zh-tw:b}-", "中文（中国大陆）：a；中文（臺灣）：b；"),
+        ("-{zh-hans:-{zh-tw:p;zh-cn:q}-;zh-hant:r}-", "q"),
+        ("-{zh-hans:a;b;zh-hant:c;}-", "a;b"),
+        ("-{zh-hans:[[a|b]];zh-hant:[[c|d]]}-", "b"),
+        ("[[-{A}-|-{zh-hans:x; zh-hant:y}-]] [[-{A}-]]", "x A"),
+        ("{{nowrap|-{R|a}-}} {{lang|en|-{A|zh-cn:a;zh-tw:b}-}}", "a a"),
+        ("-{a }-{b}- }- -{}-", "a {b}- }-"),
+        ("<nowiki>-{a}-</nowiki>", "-{a}-"),
+    ],
+)  # fmt: skip
+def test_variants_on_a_wiki_that_has_them(source, shown):
+    assert " ".join(text(source, namespaces=CHINESE).split()) == shown
+
+
+@pytest.mark.parametrize("language", ["en", "de", "ja", "ko", "yue", "lzh", "ru"])
+def test_no_variants_on_other_wikis(language):
+    source = "N-{4-[ethyl]benzoyl}-L-glutamic acid, -{zh-hans:a;zh-hant:b}-"
+    assert text(source, namespaces=Namespaces.of([], language)) == source
+
+
+def test_chemical_name_of_a_wiki_in_no_known_language():
+    source = "N-{4-[ethyl]benzoyl}-L-glutamic acid, -{x: y; z}-"
+    assert text(source) == source
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "shown"),
+    [
+        ("sr", "-{sr-el:a; sr-ec:а}- -{sr-el:x}- -{писмо|sr-cyrl:q}-", "а x q"),
+        ("uz", "-{uz-cyrl:а;uz-latn:a}-", "a"),
+        ("kk", "-{kk-arab:ا;kk-cyrl:а}-", "а"),
+        ("ku", "-{ku-arab:ا;ku-latn:a}-", "a"),
+        ("crh", "-{crh-cyrl:а;crh-latn:a}-", "a"),
+        ("iu", "-{ike-latn:a;ike-cans:ᐊ}-", "ᐊ"),
+        ("shi", "-{shi-tfng:ⴰ;shi-latn:a}-", "a"),
+        ("gan", "-{gan-hant:b;gan-hans:a}-", "a"),
+        ("wuu", "-{wuu-hant:b;wuu-hans:a}-", "a"),
+        ("tg", "-{tg-latn:a;tg:а}-", "а"),
+        ("tly", "-{tly-cyrl:а;tly:a}-", "a"),
+        ("ban", "-{ban-bali:ᬅ;ban:a}-", "a"),
+        ("sh", "-{sh-cyrl:а;sh-latn:a}-", "a"),
+        ("mni", "-{x}-", "x"),
+        ("zgh", "-{zgh-latn:a;zgh:ⴰ}-", "ⴰ"),
+    ],
+)
+def test_variants_of_every_language_of_mediawiki(language, source, shown):
+    assert text(source, namespaces=Namespaces.of([], language)) == shown
+
+
+def test_time_is_linear_in_rules_of_variants():
+    for unit in ("-{", "}-", "-{zh-hans:", "-{H|", ";zh-hans:a=>", "-{a}-", "-{zh-hans:a;", "=>", "; "):
+        start = time.process_time()
+        extract("-{zh-hans:x " + unit * 20_000 + "}-" * 10_000, CHINESE)
+        assert time.process_time() - start < 2, unit
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("{{tsl|en|Foo|某物}}是好的。", "某物是好的。"),
+        ("{{tsl|en|Foo|某物|显示}} {{Translink|ja|Foo}}", "显示 Foo"),
+        ("{{link-en|某物|Thing}} {{link-ja|某物|もの|显示}} {{le|甲|A}}", "某物 显示 甲"),
+        ("{{internal link helper/en|乙|B}} {{Internal link helper|乙|B|lang=en|d=丁}}", "乙 丁"),
+        ("{{link-interwiki|zh=本|zh_title=示|lang=en|lang_title=X}} {{link-interwiki|zh=本|lang=en|lang_title=X}}", "示 本"),
+        ("{{仮リンク|東京|en|Tokyo}} {{仮リンク|東京|en|Tokyo|label=京}}", "東京 京"),
+        ("{{ill|Local|de|Foreign}} {{ill|Local|de|Foreign|lt=shown}} {{interlanguage link|Local|de}}", "Local shown Local"),
+        ("{{ill|de|Foreign}} {{ill|en|Foreign|Local}}", "Foreign Local"),
+        ("{{нп5|Город|города|en|City}} {{не переведено|Город||en|City}} {{iw|Город|en}}", "города Город Город"),
+        ("{{не перекладено|треба=Місто|текст=міста}}", "міста"),
+        ("{{lien|langue=en|trad=Foo|fr=Titre|texte=affiché}} {{lien|langue=en|trad=Foo|fr=Titre}} {{lien|langue=en|trad=Foo}}",
+         "affiché Titre Foo"),
+        ("{{وإو|عر=مدينة|تر=City|لغ=en|نص=المدينة}}", "المدينة"),
+    ],
+)  # fmt: skip
+def test_links_to_other_wikis_show_the_text_that_the_template_shows(source, shown):
+    got = extract(source, CHINESE)
+    assert (got.text, got.gaps) == (shown, ())
+
+
+TABLE = [
+    line.split("\t")
+    for line in wikitext.resources.files("gpu_curate.text").joinpath("wikitext.tsv").read_text("utf-8").splitlines()[1:]
+]
+
+
+def test_behaviour_switches_of_all_languages_go():
+    switches = {(case, word) for kind, _, case, words in TABLE if kind == "switch" for word in words.split("|")}
+    assert len(switches) > 1000
+    assert {
+        ("0", "__KEIN_INHALTSVERZEICHNIS__"),
+        ("0", "__БЕЗ_ОГЛ__"),
+        ("0", "＿＿目次＿＿"),
+        ("1", "__INDEX__"),
+    } <= switches
+    for case, word in switches:
+        assert text(f"a{word}b") == "ab"
+        assert text(f"a{word.lower()}b") == "ab" or case == "1"
+
+
+def test_words_between_underscores_that_are_no_switches_stay():
+    source = "__init__ __FILE__ __LINE__ __index__ a__b__c __ __"
+    assert text(source) == source
+    assert text("__NOTOC____TOC__x__bar__NOTOC__ __DISAMBIG__") == "x__bar"
+
+
+def test_names_of_files_and_categories_are_those_of_the_language():
+    for kind, language, number, names in TABLE:
+        if kind == "namespace" and number in ("6", "14") and language != "en":
+            for name in names.split("|"):
+                assert text(f"a[[{name}:X|y]]b", namespaces=Namespaces.of([], language)) == "ab", (language, name)
+    assert text("[[Attēls:a.jpg|x]]b", namespaces=Namespaces.of([], "ltg")) == "b"  # falls back to Latvian
+
+
+def test_redirect_words_of_all_languages():
+    words = {word for kind, _, _, words in TABLE if kind == "redirect" for word in words.split("|")}
+    assert len(words) > 150
+    for word in words:
+        assert is_redirect(f"#{word} [[Bar]]")
+        assert is_redirect(f" # {word.lower()} : [[Bar]]") or word.lower().casefold() != word.casefold()
 
 
 def test_redirect_words():
