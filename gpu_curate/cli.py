@@ -23,26 +23,52 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    add_completion=False,
 )
 shards_app = typer.Typer(help="Look at shards and check them.", no_args_is_help=True, rich_markup_mode=None)
 tokenizer_app = typer.Typer(help="Make tokenizers.", no_args_is_help=True, rich_markup_mode=None)
+config_app = typer.Typer(help="What a recipe may say.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(shards_app, name="shards")
+app.add_typer(config_app, name="config")
 app.add_typer(tokenizer_app, name="tokenizer")
 
 EXIT_CONFIG, EXIT_FATAL, EXIT_INTERRUPTED, EXIT_TERMINATED = 2, 1, 130, 143  # the last two: 128 + signal number
 # What the system refuses and the user can put right; any other OSError is ours to explain, by its traceback.
 USERS_ERRNO = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
 
+
+def _choice(name: str, *values: str, help: str) -> Any:
+    """An option that takes one of a few words: shown in the help, completed by the shell, and suggested when misspelt."""
+
+    def check(value: str | None) -> str | None:
+        if value is None or value in values:
+            return value
+        from gpu_curate.config import did_you_mean
+
+        raise ConfigError(
+            f"{name} {value}: choose {', '.join(values[:-1])} or {values[-1]}{did_you_mean(value, values)}"
+        )
+
+    return typer.Option(name, metavar="|".join(values), help=help, callback=check, autocompletion=lambda: list(values))
+
+
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="The recipe.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Run directory. Default: runs/NAME of CONFIG.yaml.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Worker processes. Default: one a core.")]
 BackendOption = Annotated[
-    str | None, typer.Option("--backend", help="auto, cpu or gpu. Default: what the recipe says.")
+    str | None,
+    _choice("--backend", "auto", "cpu", "gpu", help="Where documents are put. Default: what the recipe says."),
 ]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe; repeatable.")
 ]
+
+
+def _recipes() -> list[str]:
+    from gpu_curate.recipes import names
+
+    return names()
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -194,7 +220,7 @@ def verify(folder: ShardsFolder, as_json: AsJson = False) -> None:
 def head(
     folder: ShardsFolder,
     n: Annotated[int, typer.Option("-n", min=1, help="Documents shown.")] = 3,
-    split: Annotated[str, typer.Option("--split", help="train or validation.")] = "train",
+    split: Annotated[str, _choice("--split", "train", "validation", "val", help="Which split.")] = "train",
     tokenizer: Annotated[
         str | None, typer.Option("--tokenizer", help="tokenizer.json; default: the one beside the shards.")
     ] = None,
@@ -213,6 +239,59 @@ def head(
     eot = manifest["eot_id"] if manifest else 0
     decode = load(config.Tokenizer(path=str(path), eot=eot, library="tokenizers")).decode if path.exists() else None
     print_head(shards_head(place, n, split, decode), chars)
+
+
+@config_app.command(epilog="Example:  gpu-curate config schema > recipe.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of recipes, for editors and other programs."""
+    from gpu_curate.reference import json_schema
+
+    print(json.dumps(json_schema(), indent=1, ensure_ascii=False))
+
+
+@config_app.command(name="reference", epilog="Example:  gpu-curate config reference | less")
+def config_reference() -> None:
+    """Print every key of a recipe with its type, default and meaning, as Markdown."""
+    from gpu_curate.reference import markdown
+
+    print(markdown())
+
+
+@app.command(
+    epilog="Examples:  gpu-curate init data/ 'more/*.parquet'  |  gpu-curate init --recipe commoncrawl --out web.yaml"
+)
+def init(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH...]", help="Your files, folders or globs.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The recipe to write; - prints it.")] = Path("recipe.yaml"),
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "--recipe", metavar="NAME", help="Copy a recipe that comes with the package.", autocompletion=_recipes
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the recipe that is there.")] = False,
+) -> None:
+    """Look at your files and write a recipe for them, or copy one that comes with the package. Default: this folder."""
+    from gpu_curate import recipes
+    from gpu_curate.console import print_init
+
+    if recipe is not None and paths:
+        raise ConfigError(
+            f"init: --recipe {recipe} copies a recipe as it is, so it takes no PATH", "give one of the two"
+        )
+    if out.exists() and not force and str(out) != "-":
+        raise ConfigError(f"init: {out} exists", "choose another one with --out, or overwrite it with --force")
+    if recipe is not None:
+        text, sources, left = recipes.read(recipe), None, []
+    else:
+        text, sources, left = recipes.compose(list(paths or ["."]), "recipe.yaml" if str(out) == "-" else str(out))
+    if str(out) == "-":
+        print(text, end="")
+        return
+    out.write_text(text, encoding="utf-8")
+    print_init(out, sources, left)
 
 
 @tokenizer_app.command(
@@ -291,7 +370,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # LC_ALL=C must not stop a run
     try:
-        app(standalone_mode=True)
+        app(prog_name="gpu-curate", standalone_mode=True)
     except ConfigError as e:
         print(f"error: {e}", file=sys.stderr)
         sys.exit(EXIT_CONFIG)

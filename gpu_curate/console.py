@@ -190,6 +190,22 @@ def _steps(facts: dict[str, Any]) -> Table:
     return table
 
 
+def print_init(recipe: Path, sources: list[Any] | None, left: list[Any]) -> None:
+    """What `init` found, and what to do next."""
+    if sources is not None:
+        table = _table("source", "type", "files", "bytes", "text in")
+        for s in sources:
+            table.add_row(s.name, s.kind, f"{len(s.files):,}", human_bytes(s.size), s.files[0].text_column or "")
+        _show(table)
+    for file in left[:5]:
+        print(f"not read: {file.path}: {file.why_not}", file=sys.stderr)
+    if len(left) > 5:
+        print(f"not read: {len(left) - 5:,} more files, see {recipe}", file=sys.stderr)
+    print(f"written  {recipe}")
+    print(f"next     gpu-curate plan {recipe}")
+    print(f"         gpu-curate run {recipe}")
+
+
 def print_plan(facts: dict[str, Any]) -> None:
     sources = _table("source", "files", "bytes", "tasks", "text (estimate)", "by reference")
     for source in facts["sources"]:

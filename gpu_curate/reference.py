@@ -6,6 +6,7 @@ import types
 import typing
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from gpu_curate import config
@@ -57,6 +58,47 @@ def markdown() -> str:
             lines.append("| " + " | ".join(" ".join(c.split()).replace("|", "\\|") for c in cells) + " |")
         lines.append("")
     return "\n".join(lines)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a recipe.
+
+    What the models take beside their types (on, off, null) is found by asking them, so that the schema takes it too. An
+    integer may be text with underscores: YAML 1.2, which editors read, has no 100_000_000.
+    """
+    schema = config.Config.model_json_schema(mode="validation")
+    models = {m.__name__: m for _, m in sections()} | {"RowGroups": config.RowGroups}
+    for name, definition in (("Config", schema), *schema["$defs"].items()):
+        for key, own in definition.get("properties", {}).items():
+            _allow_underscores(own)
+            if name in models and ("$ref" in str(own) or "enum" in own):
+                words = [w for w in (None, True, False, "on", "off") if _takes(models[name], key, w)]
+                if words and key != "sources":
+                    kept = {k: own.pop(k) for k in ("title", "description", "default") if k in own}
+                    definition["properties"][key] = {**kept, "anyOf": [*own.pop("anyOf", [own]), {"enum": words}]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "gpu_curate recipe"}
+
+
+def _allow_underscores(schema: Any) -> None:
+    """Where an integer is wanted, take 1_000 as text, too."""
+    for place in schema.get("anyOf", [])[:]:
+        if place.get("type") == "integer":
+            schema["anyOf"].append(_UNDERSCORES)
+    if schema.get("type") == "integer":
+        bounds = {k: schema.pop(k) for k in list(schema) if k not in ("title", "description", "default")}
+        schema["anyOf"] = [bounds, _UNDERSCORES]
+
+
+_UNDERSCORES = {"type": "string", "pattern": "^[0-9]+(_[0-9]+)+$"}
+
+
+def _takes(model: type[config.Section], key: str, value: Any) -> bool:
+    """True if a model has nothing against this value of a key."""
+    try:
+        model.model_validate({key: value})
+    except ValidationError as e:
+        return not any(err["loc"][:1] == (key,) for err in e.errors())
+    return True
 
 
 def _default(field: FieldInfo) -> str:

@@ -17,6 +17,7 @@ waits for a thread pool that a fork has lost. Processes are the engine's busines
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -462,14 +463,21 @@ def _read(path: str) -> tuple[bytes, str | None]:
         )
     name, _, revision = path.partition("@")
     try:
-        from huggingface_hub import hf_hub_download
-
-        return Path(hf_hub_download(name, "tokenizer.json", revision=revision or None)).read_bytes(), None
+        from huggingface_hub import errors, hf_hub_download
     except ImportError as e:
-        raise ConfigError(f"tokenizer {path}: no such file, and no huggingface_hub to ask for that name") from e
-    except Exception as e:
         raise ConfigError(
-            f"tokenizer {path}: no such file, and the hub did not give one: {one_line(e, 200)}",
+            f"tokenizer {path}: no such file, and no huggingface_hub to ask for that name", install("huggingface")
+        ) from e
+    from gpu_curate import hub
+
+    why = hub.unreachable(name, "model")
+    try:
+        with hub.offline() if why else contextlib.nullcontext():  # what was fetched before lies in its cache
+            return Path(hf_hub_download(name, "tokenizer.json", revision=revision or None)).read_bytes(), None
+    except Exception as e:
+        reason = why if why and isinstance(e, errors.LocalEntryNotFoundError) else one_line(e, 200)
+        raise ConfigError(
+            f"tokenizer {path}: no such file, and the hub did not give one: {reason}",
             hint="without a network, give the path of a tokenizer.json, or fill the hub cache (HF_HOME) beforehand",
         ) from e
 

@@ -300,3 +300,30 @@ def test_the_stage_of_the_readme_runs_as_written(tmp_path, monkeypatch, finished
     read = sum(t.num_rows for t in made)
     assert read == sum(pq.read_metadata(p).num_rows for p in (tmp_path / "r" / "documents").glob("*.parquet"))
     assert outcome.reused["digits"] == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["run", "{recipe}", "--backend", "gpuu"], "--backend gpuu: choose auto, cpu or gpu (did you mean 'gpu'?)"),
+        (["shards", "head", "{run}", "--split", "trian"], "(did you mean 'train'?)"),
+        (["run", "{folder}"], "a folder, not a recipe"),
+        (["run", "{recipe}", "--set", "sources.jll.path=x"], "nor a name in the list (did you mean 'jl'?)"),
+    ],
+)
+def test_a_misspelt_choice_is_an_error_that_suggests_the_right_one(finished, args, said):
+    folder, _ = finished
+    names = {"{recipe}": folder / "r.yaml", "{run}": folder / "r", "{folder}": folder}
+    done = CliRunner().invoke(cli.app, [str(names.get(a, a)) for a in args])
+    assert said in str(done.exception)
+
+
+def test_choices_stand_in_the_help_and_the_shell_completes_them():
+    text = CliRunner().invoke(cli.app, ["run", "--help"], env={"COLUMNS": "100"}).output
+    assert "--backend auto|cpu|gpu" in text
+    assert "--split train|validation|val" in CliRunner().invoke(cli.app, ["shards", "head", "--help"]).output
+    for option in ("--install-completion", "--show-completion"):
+        assert option in CliRunner().invoke(cli.app, ["--help"]).output
+    done = run("--show-completion", "bash")
+    assert done.returncode == 0, done.stderr
+    assert "gpu-curate" in done.stdout

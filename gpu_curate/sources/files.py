@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
 
-_CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "httpx", "huggingface_hub", "requests", "urllib3")
+_CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "httpcore", "httpx", "huggingface_hub", "requests", "urllib3")
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".lz4")
 
 
@@ -197,7 +197,8 @@ def _network_failure(e: BaseException) -> BaseException | None:
         e = e.__cause__  # fsspec says "not found" of a refused connection too
     if _is_absent(e):
         return None
-    return e if isinstance(e, OSError) or type(e).__module__.partition(".")[0] in _CLIENTS else None
+    library = type(e).__module__.partition(".")[0].rstrip("0123456789")  # httpx, httpx2
+    return e if isinstance(e, OSError) or library in _CLIENTS else None
 
 
 def _describe(e: BaseException) -> str:

@@ -9,6 +9,7 @@ and is for the formats it alone reads (CSV, Arrow, WebDataset, ...).
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from collections import Counter
@@ -17,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from gpu_curate import hub
 from gpu_curate.config import HuggingFaceSource, JsonlSource, ParquetSource, RowGroups
 from gpu_curate.errors import ConfigError, RetryableError, install, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
@@ -25,6 +27,7 @@ from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.sources.parquet import ParquetReader
 
 _INSTALL = install("huggingface")
+_DOWNLOAD = "download it once (hf download --repo-type dataset --local-dir DIR NAME) and give the folder"
 _STREAM = "stream://"
 
 _KEYWORDS = {
@@ -123,9 +126,8 @@ class HuggingFaceReader:
             self._fail("huggingface_hub is not installed", _INSTALL)
         token = source.storage_options.get("token")
         try:
-            info = huggingface_hub.HfApi(token=token).repo_info(
-                source.dataset, revision=source.revision, repo_type="dataset", files_metadata=True
-            )
+            ask = huggingface_hub.HfApi(token=token).repo_info
+            info = hub.within(ask, source.dataset, revision=source.revision, repo_type="dataset", files_metadata=True)
         except errors.RevisionNotFoundError:
             self._fail(f"revision {source.revision!r} does not exist", "a branch, tag or commit of the data set")
         except errors.GatedRepoError:
@@ -136,7 +138,7 @@ class HuggingFaceReader:
             reason = one_line(e, 200)
             self._fail(
                 f"no local folder, and the hub cannot be asked ({type(e).__name__}: {reason})",
-                "download it once (hf download --repo-type dataset --local-dir DIR NAME) and give the folder",
+                _DOWNLOAD,
             )
         prefix = f"hf://datasets/{info.id}@{info.sha}/"
         files = {}
@@ -213,6 +215,10 @@ class HuggingFaceReader:
             self._fail("row_groups: a stream has none", "set streaming: false")
         if self.source.content_fingerprint:
             self._fail("content_fingerprint: a stream has no files of its own", "set streaming: false")
+        if not os.path.isdir(self.source.dataset) and importlib.util.find_spec("huggingface_hub") is not None:
+            why = hub.unreachable(self.source.dataset, "dataset", self.source.storage_options.get("token"))
+            if why:  # `datasets` would ask again and again
+                self._fail(f"no local folder, and the hub cannot be asked ({why})", _DOWNLOAD)
         stream = self._open()
         columns = stream.column_names
         for column in [self.source.text_column, *self.source.keep_columns, self.source.group_column]:
