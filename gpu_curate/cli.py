@@ -194,7 +194,7 @@ def _shards_folder(folder: Path) -> Path:
 def info(folder: ShardsFolder, as_json: AsJson = False) -> None:
     """Tokens, documents, files, tokenizer and split of a folder of shards."""
     from gpu_curate.console import print_shards
-    from gpu_curate.loader import info as shards_info
+    from gpu_curate.shards_check import info as shards_info
 
     _print(shards_info(_shards_folder(folder)), as_json, print_shards)
 
@@ -202,7 +202,7 @@ def info(folder: ShardsFolder, as_json: AsJson = False) -> None:
 @shards_app.command(epilog="Example:  gpu-curate shards verify runs/quickstart/shards")
 def verify(folder: ShardsFolder, as_json: AsJson = False) -> None:
     """Check sizes, headers, hashes, EOT counts and token ranges against the manifest. Exit status 1 on a finding."""
-    from gpu_curate.loader import verify as verify_shards
+    from gpu_curate.shards_check import verify as verify_shards
 
     place = _shards_folder(folder)
     findings = verify_shards(place)
@@ -229,8 +229,8 @@ def head(
     """Show the first documents of a split: where they come from, their tokens, their text."""
     from gpu_curate import config
     from gpu_curate.console import print_head
-    from gpu_curate.loader import head as shards_head
     from gpu_curate.loader import read_manifest
+    from gpu_curate.shards_check import head as shards_head
     from gpu_curate.tokenizer import load
 
     place = _shards_folder(folder)

@@ -1,4 +1,4 @@
-"""Read token shards back: batches for a training loop, and the checks of `gpu-curate shards`.
+"""Read token shards back: batches for a training loop.
 
     loader = ShardLoader("runs/NAME", "train", batch_size=16, seq_len=1024)   # rank and world size: of torchrun
     stream = loader.batches(state=checkpoint.get("loader"))
@@ -27,24 +27,27 @@ import json
 import numbers
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.formats import FORMATS, open_shard
 
+if TYPE_CHECKING:
+    from gpu_curate.rows import Rows
+
 _SPLITS = {"train": "train", "val": "validation", "validation": "validation"}
-_PREFIX = {"train": "train", "validation": "val"}  # of file names
+PREFIX = {"train": "train", "validation": "val"}  # of file names
 _MASK64 = (1 << 64) - 1
 _BLOCK_ROWS = 4096  # rows whose shuffled places are computed at once
-_BLOCK_TOKENS = 1 << 23  # looked at together when verifying
 
 _STATE_VERSION = 1
 
 Batch = tuple[Any, Any]
+Tokens = np.ndarray[Any, np.dtype[Any]]
 
 
 class Position(NamedTuple):
@@ -82,7 +85,7 @@ class Stream:
         self.split = _SPLITS[split]
         self.manifest = read_manifest(self.directory)
         if self.manifest is None:
-            paths = _paths(self.directory, self.split)
+            paths = shard_paths(self.directory, self.split)
             self.shards = [open_shard(path) for path in paths]
         else:
             entries = self.manifest["splits"].get(self.split, {"shards": []})["shards"]
@@ -94,7 +97,7 @@ class Stream:
         if not paths:
             raise ConfigError(
                 f"{self.directory}: no shard of split {self.split}",
-                hint=f"expected {_PREFIX[self.split]}_000000.bin, ...",
+                hint=f"expected {PREFIX[self.split]}_000000.bin, ...",
             )
         self._paths = paths
         self.starts = np.cumsum([0, *map(len, self.shards)], dtype=np.int64).tolist()  # Python ints: no overflow
@@ -108,7 +111,7 @@ class Stream:
             facts = [[e["tokens"], e["sha256"]] for e in self.manifest["splits"][self.split]["shards"]]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
-    def read(self, start: int, stop: int) -> np.ndarray:
+    def read(self, start: int, stop: int) -> Tokens:
         """Tokens start..stop - 1 of the stream; a view where one shard holds them all, else a copy."""
         first = min(bisect_right(self.starts, start), len(self.shards)) - 1
         if stop <= self.starts[first + 1]:
@@ -126,12 +129,12 @@ def shards_folder(directory: str | os.PathLike[str]) -> Path:
     run = Path(directory) / "run.json"
     if not run.exists():
         return Path(directory)
-    return Path(directory) / json.loads(run.read_text(encoding="utf-8"))["folders"]["shards"]
+    return Path(directory) / str(json.loads(run.read_text(encoding="utf-8"))["folders"]["shards"])
 
 
-def _paths(directory: Path, split: str) -> list[Path]:
+def shard_paths(directory: Path, split: str) -> list[Path]:
     """Shards of a folder without a manifest."""
-    return sorted(directory.glob(f"*{_PREFIX[split]}*.bin"))
+    return sorted(directory.glob(f"*{PREFIX[split]}*.bin"))
 
 
 def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
@@ -153,7 +156,7 @@ def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
     faults = _manifest_faults(manifest)
     if faults:
         raise FatalError(f"{path}: not a manifest of shards ({'; '.join(faults)})")
-    return manifest
+    return cast(dict[str, Any], manifest)
 
 
 def _manifest_faults(manifest: Any) -> list[str]:
@@ -177,7 +180,7 @@ def _manifest_faults(manifest: Any) -> list[str]:
     check("", manifest, {**kinds, "tokens_per_shard": lambda v: v is None or (_is_count(v) and v > 0)})
     if manifest.get("tokenizer") is not None:
         check("tokenizer.", manifest["tokenizer"], {"sha256": _is_text})
-    if not check("", manifest, {"splits": lambda v: isinstance(v, dict) and set(v) <= set(_PREFIX)}):
+    if not check("", manifest, {"splits": lambda v: isinstance(v, dict) and set(v) <= set(PREFIX)}):
         return faults
     for split, entry in manifest["splits"].items():
         place = f"splits.{split}."
@@ -241,9 +244,9 @@ class ShardLoader:
         as_torch: bool | None = None,
         tokenizer_sha256: str | None = None,
     ):
-        batch_size, seq_len = _integer("batch_size", batch_size), _integer("seq_len", seq_len)
-        rank = _from_environment("RANK", 0) if rank is None else _integer("rank", rank)
-        world_size = _from_environment("WORLD_SIZE", 1) if world_size is None else _integer("world_size", world_size)
+        batch_size, seq_len = integer("batch_size", batch_size), integer("seq_len", seq_len)
+        rank = _from_environment("RANK", 0) if rank is None else integer("rank", rank)
+        world_size = _from_environment("WORLD_SIZE", 1) if world_size is None else integer("world_size", world_size)
         self._arguments = {k: v for k, v in locals().items() if k != "self"}  # a copy elsewhere is of the same rank
         if batch_size < 1 or seq_len < 1 or not 0 <= rank < world_size:
             raise ConfigError(
@@ -253,7 +256,7 @@ class ShardLoader:
         self._check_tokenizer(tokenizer_sha256)
         self.align_documents = align_documents
         self.batch_size, self.seq_len, self.rank, self.world_size = batch_size, seq_len, rank, world_size
-        self.shuffle = None if shuffle is None else _integer("shuffle", shuffle)
+        self.shuffle = None if shuffle is None else integer("shuffle", shuffle)
         self.tokens = self.stream.length
         self._starts_R = self._aligned_starts() if align_documents else None
         self.rows = max(self.tokens - 1, 0) // seq_len if self._starts_R is None else len(self._starts_R)
@@ -267,8 +270,13 @@ class ShardLoader:
             )
         if as_torch is None:
             as_torch = importlib.util.find_spec("torch") is not None
-        self._wrap: Callable[[np.ndarray], Any] = _from_numpy() if as_torch else _identity
+        self._wrap: Callable[[Tokens], Any] = _from_numpy() if as_torch else _identity
         self._shuffled = functools.lru_cache(maxsize=8)(self._shuffled_block)
+        self._rows: Rows | None = None
+        if self.shuffle is not None or self._starts_R is not None:
+            from gpu_curate.rows import Rows
+
+            self._rows = Rows(self.stream.shards, self.stream.starts)
 
     def __len__(self) -> int:
         return self.batches_per_epoch
@@ -278,7 +286,7 @@ class ShardLoader:
 
     def __getitem__(self, i: int) -> Batch:
         """Micro-batch i of epoch 0, for code that wants a sequence. Raises: IndexError: the epoch has no such batch."""
-        if not 0 <= _integer("batch", i) < self.batches_per_epoch:
+        if not 0 <= integer("batch", i) < self.batches_per_epoch:
             raise IndexError(f"batch {i}: an epoch has {self.batches_per_epoch}")
         return self.batch(i)
 
@@ -288,7 +296,7 @@ class ShardLoader:
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The micro-batches of one epoch; with `shuffle`, every epoch has an order of its own."""
-        first = _integer("epoch", number) * self.batches_per_epoch
+        first = integer("epoch", number) * self.batches_per_epoch
         return (self.batch(i) for i in range(first, first + self.batches_per_epoch))
 
     def batch(self, i: int) -> Batch:
@@ -297,23 +305,24 @@ class ShardLoader:
         Returns:
             x, y: int64 (B, T); y is x one token later in the stream. Fresh arrays: the caller may write to them.
         """
-        i = _integer("batch", i)
+        i = integer("batch", i)
         if i < 0:
             raise ConfigError(f"batch {i}: batches are numbered from 0")
-        return self.batch_at(self._after(_START, i))
+        epoch, i = divmod(i, self.batches_per_epoch)
+        return self._read(epoch, (i * self.world_size + self.rank) * self.batch_size)
 
     def batch_at(self, position: Position) -> Batch:
         """This rank's part of the batch that begins at a row of an epoch; as `batch`."""
+        return self._read(position.epoch, position.row + self.rank * self.batch_size)
+
+    def _read(self, epoch: int, row: int) -> Batch:
+        """Rows row..row + B - 1 of an epoch."""
         B, T = self.batch_size, self.seq_len
-        row = position.row + self.rank * B
-        if self.shuffle is None and self._starts_R is None:
+        if self._rows is None:
             window = self.stream.read(row * T, (row + B) * T + 1)
             x, y = window[:-1].astype(np.int64).reshape(B, T), window[1:].astype(np.int64).reshape(B, T)
         else:
-            rows = np.empty((B, T + 1), self.stream.shards[0].dtype)
-            for k, start in enumerate(self._row_starts(position.epoch, row, row + B)):
-                rows[k] = self.stream.read(start, start + T + 1)
-            x, y = rows[:, :-1].astype(np.int64), rows[:, 1:].astype(np.int64)
+            x, y = self._rows.gather(self._row_starts(epoch, row, row + B), T)
         return self._wrap(x), self._wrap(y)
 
     def batches(self, step: int = 0, accum: int = 1, *, state: dict[str, Any] | None = None) -> Batches:
@@ -328,16 +337,16 @@ class ShardLoader:
             ConfigError: step and state; a state of other shards, another split, seq_len, shuffle or align_documents.
         """
         if state is None:
-            return Batches(self, self._after(_START, _first_batch(step, accum)))
+            return Batches(self, self.after(_START, _first_batch(step, accum)))
         if step:
             raise ConfigError(f"step={step} and a state: both say where to go on", "leave out step")
         return Batches(self, self._position(state))
 
     def state_dict(self, step: int, accum: int = 1) -> dict[str, Any]:
         """The state after `step` optimizer steps of this loader; see `batches`."""
-        return self._state(self._after(_START, _first_batch(step, accum)))
+        return self.state_at(self.after(_START, _first_batch(step, accum)))
 
-    def _after(self, position: Position, batches: int) -> Position:
+    def after(self, position: Position, batches: int) -> Position:
         """Where batch number `batches` behind `position` begins. Only a position taken over from a loader with other ranks or
         another batch size is not a whole number of batches from the start of its epoch."""
         size = self.world_size * self.batch_size
@@ -358,7 +367,7 @@ class ShardLoader:
             "align_documents": self.align_documents,
         }
 
-    def _state(self, position: Position) -> dict[str, Any]:
+    def state_at(self, position: Position) -> dict[str, Any]:
         return {**self._identity(), "epoch": position.epoch, "row": position.row}
 
     def _position(self, state: Any) -> Position:
@@ -371,23 +380,29 @@ class ShardLoader:
                     "a state goes on only over the same shards with the same arguments; rank, world_size and batch_size "
                     "may differ",
                 )
-        epoch, row = _integer("state: epoch", state.get("epoch")), _integer("state: row", state.get("row"))
+        epoch, row = integer("state: epoch", state.get("epoch")), integer("state: row", state.get("row"))
         if epoch < 0 or not 0 <= row <= self.rows:
             raise ConfigError(f"state: epoch {epoch}, row {row}: an epoch has {self.rows} rows")
-        return self._after(Position(epoch, row), 0)
+        return self.after(Position(epoch, row), 0)
 
-    def _row_starts(self, epoch: int, first: int, last: int) -> list[int]:
-        """Where rows first..last - 1 of an epoch start in the stream."""
-        rows = np.arange(first, last)
-        if self.shuffle is not None:
-            blocks = range(first // _BLOCK_ROWS, (last - 1) // _BLOCK_ROWS + 1)
-            places = np.concatenate([self._shuffled(epoch, block) for block in blocks])
-            rows = places[first - blocks[0] * _BLOCK_ROWS : last - blocks[0] * _BLOCK_ROWS].astype(np.int64)
-        return (rows * self.seq_len if self._starts_R is None else self._starts_R[rows]).tolist()
+    def _row_starts(self, epoch: int, first: int, last: int) -> Tokens:
+        """int64: where rows first..last - 1 of an epoch start in the stream."""
+        if self.shuffle is None:
+            assert self._starts_R is not None
+            return self._starts_R[first:last]
+        block, begin = divmod(first, _BLOCK_ROWS)
+        starts = self._shuffled(epoch, block)[begin : begin + last - first]
+        while len(starts) < last - first:
+            block += 1
+            starts = np.concatenate([starts, self._shuffled(epoch, block)[: last - first - len(starts)]])
+        return starts
 
-    def _shuffled_block(self, epoch: int, block: int) -> np.ndarray:
+    def _shuffled_block(self, epoch: int, block: int) -> Tokens:
+        """Starts of a block of shuffled rows."""
+        assert self.shuffle is not None
         places = np.arange(block * _BLOCK_ROWS, min((block + 1) * _BLOCK_ROWS, self.rows), dtype=np.uint64)
-        return permute(places, self.rows, _splitmix64(_splitmix64(self.shuffle & _MASK64) + epoch))
+        rows = permute(places, self.rows, _splitmix64(_splitmix64(self.shuffle & _MASK64) + epoch)).astype(np.int64)
+        return rows * self.seq_len if self._starts_R is None else self._starts_R[rows]
 
     def _check_tokenizer(self, expected: str | None) -> None:
         if expected is None:
@@ -402,12 +417,12 @@ class ShardLoader:
                 f"the model's is {expected}"
             )
 
-    def _aligned_starts(self) -> np.ndarray:
+    def _aligned_starts(self) -> Tokens:
         from gpu_curate.jit import njit
 
         position, _ = documents(self.stream.directory, self.stream.split)
         bounds = np.append(position, self.tokens)
-        return njit(_align)(bounds, self.tokens, self.seq_len)
+        return cast(Tokens, njit(_align)(bounds, self.tokens, self.seq_len))
 
 
 class Batches:
@@ -417,19 +432,19 @@ class Batches:
     """
 
     def __init__(self, loader: ShardLoader, start: Position):
-        self._loader, self._start, self._taken = loader, start, 0
+        self._loader, self.start, self._taken = loader, start, 0
 
     def __iter__(self) -> Batches:
         return self
 
     def __next__(self) -> Batch:
-        batch = self._loader.batch_at(self._loader._after(self._start, self._taken))
+        batch = self._loader.batch_at(self._loader.after(self.start, self._taken))
         self._taken += 1
         return batch
 
     def state_dict(self) -> dict[str, Any]:
         """Plain data for a checkpoint; `ShardLoader.batches(state=...)` goes on behind the batches taken so far."""
-        return self._loader._state(self._loader._after(self._start, self._taken))
+        return self._loader.state_at(self._loader.after(self.start, self._taken))
 
 
 def _from_environment(name: str, default: int) -> int:
@@ -444,7 +459,7 @@ def _from_environment(name: str, default: int) -> int:
     return int(value)
 
 
-def _integer(name: str, value: Any) -> int:
+def integer(name: str, value: Any) -> int:
     """An argument as an int; NumPy's integers count, floats, texts and switches do not."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise ConfigError(f"{name} {value!r}: expected an integer, got {type(value).__name__}")
@@ -452,17 +467,17 @@ def _integer(name: str, value: Any) -> int:
 
 
 def _first_batch(step: int, accum: int) -> int:
-    step, accum = _integer("step", step), _integer("accum", accum)
+    step, accum = integer("step", step), integer("accum", accum)
     if step < 0 or accum < 1:
         raise ConfigError(f"step {step} must not be negative, accum {accum} must be positive")
     return step * accum
 
 
-def _identity(array: np.ndarray) -> np.ndarray:
+def _identity(array: Tokens) -> Tokens:
     return array
 
 
-def _from_numpy() -> Callable[[np.ndarray], Any]:
+def _from_numpy() -> Callable[[Tokens], Any]:
     try:
         import torch
     except ImportError as e:
@@ -470,7 +485,7 @@ def _from_numpy() -> Callable[[np.ndarray], Any]:
     return torch.from_numpy
 
 
-def documents(directory: str | os.PathLike[str], split: str) -> tuple[np.ndarray, np.ndarray]:
+def documents(directory: str | os.PathLike[str], split: str) -> tuple[Tokens, Tokens]:
     """The documents of a split in the order of its stream, from documents.parquet.
 
     Args:
@@ -501,7 +516,7 @@ def documents(directory: str | os.PathLike[str], split: str) -> tuple[np.ndarray
     return position[order], tokens[order]
 
 
-def _align(bounds, length, T):
+def _align(bounds: Any, length: int, T: int) -> Any:
     """Starts of aligned rows (see ShardLoader). Compiled on first use; one pass over the documents.
 
     bounds: int64 of D + 1, starts of the documents and the length of the stream.
@@ -533,7 +548,7 @@ def _splitmix64(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def permute(places: np.ndarray, count: int, key: int) -> np.ndarray:
+def permute(places: Tokens, count: int, key: int) -> Tokens:
     """Where each place of 0..count - 1 goes in the permutation of that range that `key` names.
 
     A Feistel network of six rounds over the smallest even number of bits that holds the range, walked until it lands inside
@@ -558,246 +573,3 @@ def permute(places: np.ndarray, count: int, key: int) -> np.ndarray:
         out[outside] = left << half | right
         outside = out >= np.uint64(count)
     return out
-
-
-# -------------------------------------------------------------------------------------------------------------- torch
-
-
-def torch_dataset(
-    loader: ShardLoader,
-    step: int = 0,
-    accum: int = 1,
-    num_batches: int | None = None,
-    *,
-    state: dict[str, Any] | None = None,
-) -> Any:
-    """An IterableDataset over `loader.batches(step, accum, state=state)` for DataLoader(..., batch_size=None, num_workers=n).
-
-    Worker w of n gives every n-th micro-batch from the w-th on, and DataLoader asks its workers in turn: the stream is the
-    same for any number of workers, and no batch comes twice over ranks and workers.
-
-    Args:
-        num_batches: end after so many micro-batches; None goes on for ever.
-    Attributes of the result:
-        state_after(n): the state once every rank has taken n micro-batches of it, for a checkpoint. Workers read ahead, so
-            only the training loop knows n.
-    """
-    from gpu_curate.loader import TorchDataset
-
-    if num_batches is not None:
-        num_batches = _integer("num_batches", num_batches)
-    return TorchDataset(loader, loader.batches(step, accum, state=state)._start, num_batches)
-
-
-def __getattr__(name: str) -> Any:
-    """TorchDataset, made when it is first asked for: its base class needs torch, importing this module must not."""
-    if name != "TorchDataset":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from torch.utils.data import IterableDataset, get_worker_info
-
-    class TorchDataset(IterableDataset):  # type: ignore[misc]
-        def __init__(self, loader: ShardLoader, start: Position, num_batches: int | None):
-            self.loader, self.start, self.num_batches = loader, start, num_batches
-
-        def __iter__(self) -> Iterator[Batch]:
-            info = get_worker_info()
-            worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-            i = worker
-            while self.num_batches is None or i < self.num_batches:
-                yield self.loader.batch_at(self.loader._after(self.start, i))
-                i += workers
-
-        def state_after(self, batches: int) -> dict[str, Any]:
-            return self.loader._state(self.loader._after(self.start, _integer("batches", batches)))
-
-    TorchDataset.__qualname__ = "TorchDataset"  # so that it pickles by name
-    globals()["TorchDataset"] = TorchDataset
-    return TorchDataset
-
-
-# -------------------------------------------------------------------------------------------- gpu-curate shards
-
-
-class Finding(NamedTuple):
-    """Something in a shards folder that is not as it should be."""
-
-    file: str
-    what: str
-
-
-def verify(directory: str | os.PathLike[str]) -> list[Finding]:
-    """Check every byte of a shards folder. An empty list means: as the manifest says.
-
-    Sizes, headers, sha256 and lengths of all shards; sums per split; one end-of-text token per document, at its end; ids
-    below vocab_size; documents.parquet tiles each split without gap or overlap; no shard that the manifest does not name;
-    tokenizer.json is the one that the manifest names. What cannot be read is a finding too.
-
-    Memory: 32 bytes a document, and a few bytes for each token of a block. Time: about that of sha256sum.
-    Raises:
-        ConfigError: no folder, or no manifest.json in it.
-    """
-    directory = Path(directory)
-    try:
-        manifest = read_manifest(directory)
-    except FatalError as e:
-        return [Finding("manifest.json", e.message)]
-    if manifest is None:
-        raise ConfigError(f"{directory}: no manifest.json to verify against")
-    findings: list[Finding] = []
-    named = set()
-    for split, entry in manifest["splits"].items():
-        position_D, tokens_D = _verify_documents(directory, split, entry, findings)
-        ends_D = np.sort(position_D + tokens_D - 1)
-        position, eots = 0, 0
-        for number, shard in enumerate(entry["shards"]):
-            named.add(shard["file"])
-            last = number == len(entry["shards"]) - 1
-            size = manifest.get("tokens_per_shard")
-            if size is not None and (shard["tokens"] > size or (not last and shard["tokens"] != size)):
-                findings.append(Finding(shard["file"], f"{shard['tokens']} tokens, tokens_per_shard is {size}"))
-            inside = ends_D[np.searchsorted(ends_D, position) : np.searchsorted(ends_D, position + shard["tokens"])]
-            try:
-                eots += _verify_shard(directory, shard, manifest, inside - position, findings)
-            except (FatalError, OSError) as e:
-                findings.append(Finding(shard["file"], e.message if isinstance(e, FatalError) else str(e)))
-            position += shard["tokens"]
-        if position != entry["tokens"]:
-            findings.append(
-                Finding("manifest.json", f"{split}: {entry['tokens']} tokens, its shards add up to {position}")
-            )
-        if eots != entry["documents"]:
-            findings.append(Finding(f"split {split}", f"{eots} end-of-text tokens, {entry['documents']} documents"))
-    _verify_tokenizer(directory, manifest, findings)
-    findings += [Finding(p.name, "not in the manifest") for p in sorted(directory.glob("*.bin")) if p.name not in named]
-    return findings
-
-
-def _verify_tokenizer(directory: Path, manifest: dict[str, Any], findings: list[Finding]) -> None:
-    file, named = "tokenizer.json", manifest.get("tokenizer")
-    if named is None:
-        findings.append(Finding("manifest.json", "names no tokenizer"))
-        return
-    try:
-        digest = hashlib.sha256((directory / file).read_bytes()).hexdigest()
-    except OSError as e:
-        findings.append(Finding(file, str(e)))
-        return
-    if digest != named["sha256"]:
-        findings.append(Finding(file, f"sha256 {digest}, the manifest has {named['sha256']}"))
-
-
-def _verify_documents(
-    directory: Path, split: str, entry: dict[str, Any], findings: list[Finding]
-) -> tuple[np.ndarray, np.ndarray]:
-    file = "documents.parquet"
-    try:
-        position, tokens = documents(directory, split)
-    except (ConfigError, FatalError) as e:
-        findings.append(Finding(file, e.message))
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    if len(position) != entry["documents"]:
-        findings.append(
-            Finding(file, f"{split}: {len(position)} rows, the manifest has {entry['documents']} documents")
-        )
-    expected = np.cumsum(tokens) - tokens
-    wrong = np.flatnonzero((position != expected) | (tokens < 1))
-    if len(wrong):
-        d = wrong[0]
-        findings.append(
-            Finding(file, f"{split}: document {d} at {position[d]} with {tokens[d]} tokens, expected at {expected[d]}")
-        )
-    elif tokens.sum() != entry["tokens"]:
-        findings.append(Finding(file, f"{split}: {tokens.sum()} tokens, the manifest has {entry['tokens']}"))
-    return position, tokens
-
-
-def _verify_shard(
-    directory: Path, shard: dict[str, Any], manifest: dict[str, Any], ends: np.ndarray, findings: list[Finding]
-) -> int:
-    """Check one shard; `ends` are the places in it where a document ends. Returns its end-of-text tokens.
-
-    Raises: FatalError, OSError: it cannot be opened.
-    """
-    path, format, eot_id = directory / shard["file"], FORMATS[manifest["format"]], manifest["eot_id"]
-    tokens = format.open(path, np.dtype(manifest["dtype"]), shard["tokens"])
-    if path.stat().st_size != shard["bytes"]:
-        findings.append(Finding(shard["file"], f"{path.stat().st_size} bytes, the manifest has {shard['bytes']}"))
-    with path.open("rb") as f:
-        digest = hashlib.file_digest(f, "sha256").hexdigest()
-    if digest != shard["sha256"]:
-        findings.append(Finding(shard["file"], f"sha256 {digest}, the manifest has {shard['sha256']}"))
-    if format.index_suffix and path.with_suffix(format.index_suffix).read_bytes() != format.index(tokens, eot_id):
-        findings.append(Finding(path.with_suffix(format.index_suffix).name, "does not name the documents of its shard"))
-    eots, highest = 0, -1
-    for start in range(0, len(tokens), _BLOCK_TOKENS):
-        block = tokens[start : start + _BLOCK_TOKENS]
-        eots += int(np.count_nonzero(block == eot_id))
-        highest = max(highest, int(block.max()))
-    if highest >= manifest["vocab_size"]:
-        findings.append(Finding(shard["file"], f"token id {highest}, vocab_size is {manifest['vocab_size']}"))
-    wrong = ends[tokens[ends] != eot_id]
-    if len(wrong):
-        findings.append(
-            Finding(shard["file"], f"{len(wrong)} documents do not end in {eot_id}, the first at {wrong[0]}")
-        )
-    return eots
-
-
-def info(directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a shards folder holds: {"format", "dtype", "eot_id", "vocab_size", "tokenizer", "splits": {name: {"tokens",
-    "documents", "shards", "bytes"}}}; what only a manifest.json could say is None without one."""
-    manifest = read_manifest(directory)
-    if manifest is None:
-        splits, dtypes = {}, set()
-        for split in _PREFIX:
-            paths = _paths(Path(directory), split)
-            shards = [open_shard(path) for path in paths]
-            dtypes.update(shard.dtype.name for shard in shards)
-            nbytes = sum(path.stat().st_size for path in paths)
-            splits[split] = {"tokens": sum(map(len, shards)), "documents": None, "shards": len(shards), "bytes": nbytes}
-        known = {"format": "llmc", "dtype": " and ".join(sorted(dtypes)) or None}
-        return {**known, "eot_id": None, "vocab_size": None, "tokenizer": None, "splits": splits}
-    splits = {
-        split: {
-            "tokens": entry["tokens"],
-            "documents": entry["documents"],
-            "shards": len(entry["shards"]),
-            "bytes": sum(shard["bytes"] for shard in entry["shards"]),
-        }
-        for split, entry in manifest["splits"].items()
-    }
-    keys = ("format", "dtype", "eot_id", "vocab_size", "tokenizer")
-    return {**{key: manifest.get(key) for key in keys}, "splits": splits}
-
-
-def head(
-    directory: str | os.PathLike[str],
-    count: int,
-    split: str = "train",
-    decode: Callable[[Iterable[int]], str] | None = None,
-) -> list[dict[str, Any]]:
-    """The first `count` documents of a split.
-
-    Args:
-        decode: ids to text (`Encoder.decode`); None leaves the text out.
-    Returns:
-        Per document its columns in documents.parquet (split, position, tokens, doc_id, source, path, row, ...), "ids"
-        (array, end-of-text token included), and "text" (without it) if there is a decoder. Fewer if there are fewer.
-    Raises:
-        ConfigError: no documents.parquet.
-    """
-    import pyarrow.parquet as pq
-
-    stream = Stream(directory, split)
-    path = stream.directory / "documents.parquet"
-    if not path.exists():
-        raise ConfigError(f"{path}: no such file; it says where documents start")
-    found: list[dict[str, Any]] = []
-    for batch in pq.ParquetFile(path).iter_batches():
-        rows = (row for row in batch.to_pylist() if row["split"] == stream.split)
-        for row, _ in zip(rows, range(count - len(found)), strict=False):
-            ids = stream.read(row["position"], row["position"] + row["tokens"])
-            found.append({**row, "ids": ids, **({} if decode is None else {"text": decode(ids[:-1])})})
-        if len(found) >= count:
-            break
-    return found

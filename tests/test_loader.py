@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from gpu_curate import loader as loader_module
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.formats import FORMATS
-from gpu_curate.loader import ShardLoader, Stream, head, info, permute, torch_dataset, verify
+from gpu_curate.loader import ShardLoader, Stream, permute
+from gpu_curate.rows import Rows
+from gpu_curate.shards_check import head, info, verify
 
 EOT, VOCAB = 999, 1000
 TOKENIZER_JSON = b'{"model": {}}'
@@ -593,6 +595,8 @@ def test_tensors_hold_what_the_arrays_hold(folder):
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
 def test_torch_workers_and_ranks_give_the_stream_of_one_process(folder, workers):
     data = pytest.importorskip("torch.utils.data")
+    from gpu_curate.torch_dataset import torch_dataset
+
     for rank in range(2):
         loader = ShardLoader(folder, "train", 1, 16, rank, 2, shuffle=2)
         dataset = torch_dataset(loader, step=4, accum=2, num_batches=13)  # 13 over 2 or 3 workers: uneven
@@ -603,6 +607,8 @@ def test_torch_workers_and_ranks_give_the_stream_of_one_process(folder, workers)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_torch_dataset_goes_on_from_the_state_of_other_ranks(folder, workers):
     data = pytest.importorskip("torch.utils.data")
+    from gpu_curate.torch_dataset import torch_dataset
+
     before = torch_dataset(ShardLoader(folder, "train", 1, 16, 1, 3, shuffle=2), num_batches=5)
     state = before.state_after(5)
     loader = ShardLoader(folder, "train", 2, 16, shuffle=2, rank=0, world_size=1)
@@ -613,12 +619,15 @@ def test_a_torch_dataset_goes_on_from_the_state_of_other_ranks(folder, workers):
 
 def test_a_torch_data_loader_takes_the_loader_as_a_sequence(folder):
     data = pytest.importorskip("torch.utils.data")
+
     loader = ShardLoader(folder, "train", 2, 16)
     assert as_lists(data.DataLoader(loader, batch_size=None)) == as_lists(loader)
 
 
 def test_a_torch_dataset_reaches_spawned_workers(folder):
     data = pytest.importorskip("torch.utils.data")
+    from gpu_curate.torch_dataset import torch_dataset
+
     loader = ShardLoader(folder, "train", 1, 16)
     workers = {"num_workers": 1, "multiprocessing_context": "spawn"}
     got = list(data.DataLoader(torch_dataset(loader, num_batches=3), batch_size=None, **workers))
@@ -832,3 +841,28 @@ def test_info_and_head_describe_the_folder(folder):
         hashlib.sha256((folder / "train_000000.bin").read_bytes()).hexdigest()
         == json.loads((folder / "manifest.json").read_text())["splits"]["train"]["shards"][0]["sha256"]
     )
+
+
+# ---------------------------------------------------------------------------------------------------------------- rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 20), min_size=1, max_size=9),
+    st.integers(1, 12),
+    st.sampled_from([np.uint16, np.uint32]),
+    st.data(),
+)
+def test_gathered_rows_equal_slices_of_the_stream_wherever_shards_end(lens, T, dtype, data):
+    length = sum(lens)
+    stream = np.random.default_rng(length).integers(0, np.iinfo(dtype).max, length, dtype, endpoint=True)
+    starts = np.cumsum([0, *lens])
+    shards = [stream[a:b].copy() for a, b in itertools.pairwise(starts)]
+    if length < T + 1:
+        return
+    first = np.array(data.draw(st.lists(st.integers(0, length - T - 1), max_size=5)), np.int64)
+    x, y = Rows(shards, starts.tolist()).gather(first, T)
+    assert x.dtype == y.dtype == np.int64
+    assert x.shape == y.shape == (len(first), T)
+    assert x.tolist() == [stream[f : f + T].tolist() for f in first]
+    assert y.tolist() == [stream[f + 1 : f + T + 1].tolist() for f in first]

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from corpora import recipe, write_corpus
 
-from gpu_curate import config, loader, pipeline
+from gpu_curate import config, loader, pipeline, shards_check
 from gpu_curate.errors import ConfigError, FatalError, UnreachableError
 from gpu_curate.storage import read_json
 from gpu_curate.tokenizer import load, train
@@ -116,7 +116,7 @@ def test_every_token_range_decodes_to_the_text_of_its_document(reference, tokeni
         assert encoder.eot_id not in ids[:-1]
         assert encoder.decode(ids[:-1]) == texts[row["doc_id"]]
     assert sum(r["tokens"] for r in rows) == sum(map(len, streams.values()))
-    assert loader.verify(run / "shards") == []
+    assert shards_check.verify(run / "shards") == []
 
 
 def test_documents_parquet_names_source_path_row_and_kept_columns(reference, corpus):
@@ -310,7 +310,7 @@ def test_a_damaged_file_is_made_again(tmp_path, reference, name, damage):
         shutil.rmtree(run / "shards")
     pipeline.execute(config.Config.model_validate(read_json(run / "run.json")["config"]), run)
     assert shard_bytes(run) == shard_bytes(reference[0])
-    assert loader.verify(run / "shards") == []
+    assert shards_check.verify(run / "shards") == []
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "documents.parquet", "tokenizer.json"])
@@ -321,7 +321,7 @@ def test_a_damaged_file_beside_the_shards_is_made_again(tmp_path, reference, nam
     (run / "shards" / name).write_bytes(whole[: len(whole) // 2])
     pipeline.execute(config.Config.model_validate(read_json(run / "run.json")["config"]), run)
     assert (run / "shards" / name).read_bytes() == whole
-    assert loader.verify(run / "shards") == []
+    assert shards_check.verify(run / "shards") == []
 
 
 def test_many_damaged_files_at_once_are_all_made_again_by_several_workers(tmp_path, corpus, tokenizer, reference):

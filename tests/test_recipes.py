@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from places import ROOT
 
-from gpu_curate import config, loader, pipeline
+from gpu_curate import config, pipeline, shards_check
 from gpu_curate.planning import make_plan
 from gpu_curate.storage import read_json
 
@@ -19,7 +19,7 @@ from gpu_curate.storage import read_json
 def execute(name, out, *overrides):
     recipe = config.load(ROOT / "configs" / f"{name}.yaml", [*overrides, "run.engine=inline"])
     pipeline.execute(recipe, out)
-    assert loader.verify(out / "shards") == []
+    assert shards_check.verify(out / "shards") == []
     return read_json(out / "report" / "report.json")
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from corpora import document
 
-from gpu_curate import config, loader, pipeline
+from gpu_curate import config, pipeline, shards_check
 from gpu_curate.storage import read_json
 from gpu_curate.tokenizer import train
 
@@ -36,7 +36,7 @@ def execute(tmp_path, place, big, small, **shards):
         "run": {"engine": "inline"},
     }
     pipeline.execute(config.parse(data), tmp_path / "r")
-    assert loader.verify(tmp_path / "r" / "shards") == []
+    assert shards_check.verify(tmp_path / "r" / "shards") == []
     return read_json(tmp_path / "r" / "report" / "report.json"), pq.read_table(
         tmp_path / "r" / "shards" / "documents.parquet"
     ).to_pylist()
