@@ -125,6 +125,8 @@ def run(
             progress.note(f"to go on: {_same_command()}")
             raise typer.Exit(EXIT_TERMINATED if isinstance(e, _Terminated) else EXIT_INTERRUPTED) from None
     print_summary(folder, outcome)
+    if outcome.failures:
+        raise typer.Exit(EXIT_FATAL)
 
 
 class _Terminated(KeyboardInterrupt):

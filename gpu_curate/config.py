@@ -455,6 +455,13 @@ class Run(Section):
         "`pii` replaced, local files not compressed; they must stay as they are until the run has ended",
     )
     strict: bool = Field(False, description="a rejected record stops the run")
+    allow_unreadable: bool = Field(
+        False,
+        description="exit status 0 though no record of some file could be read; false: 1, and all else is written",
+    )
+    allow_empty: bool = Field(
+        False, description="exit status 0 though some source gave no document; false: 1, and all else is written"
+    )
 
 
 # Columns that documents/ and documents.parquet have of themselves, so no `keep_columns` may bring one of these names.

@@ -121,16 +121,22 @@ def _show(*tables: Table) -> None:
 
 def print_summary(run: Path, outcome: Outcome) -> None:
     """What was read, dropped by reason and kept; tokens per split; seconds and MB/s per step; where things are."""
+    from gpu_curate.report.intake import reject_line, sample_line
     from gpu_curate.storage import read_json
 
     facts = read_json(run / "report" / "report.json")
     print()
     _show(_funnel(facts), _splits(facts), _steps(facts))
     for text in facts["warnings"]:
-        if text not in outcome.warnings:
+        if text not in outcome.warnings and not any(f.startswith(text) for f in facts["failures"]):
             print(f"warning: {text}", file=sys.stderr)
     for text in facts["notes"]:
         print(f"note: {text}")
+    for name, sampled in facts["sampled"].items():
+        print(f"sampled   {name}: {sample_line(sampled)}")
+    if facts["rejected_by_reason"]:
+        folder = run / facts["folders"]["rejects"]
+        print(f"rejected  {facts['documents']['rejected']:,} records: {reject_line(facts)}; each is in {folder}")
     print(f"backend   {facts['backend']['choice']} ({facts['backend']['reason']})")
     tokenizer = facts["tokenizer"]
     if tokenizer:
@@ -138,6 +144,8 @@ def print_summary(run: Path, outcome: Outcome) -> None:
     print(f"report    {run / 'report' / 'index.html'}")
     print(f"shards    {outcome.context.box('shards').folder}")
     print(f"done in {facts['seconds']:.1f} s")
+    for text in facts["failures"]:
+        print(f"error: {text}", file=sys.stderr)
 
 
 def _funnel(facts: dict[str, Any]) -> Table:

@@ -9,6 +9,7 @@
     ├── DeviceError      the GPU cannot be used or failed: the run stops and says why
     │   └── DeviceFull         one document does not fit on it: the CPU twin takes the partition, and the report says so
     └── FatalError       the run stops; nothing half-written stays under a final name
+        └── NothingKeptError   there is nothing to write: the report is written all the same
 
 A message says what, the value, where, and what would do; `hint` is one more line.
 """
@@ -57,6 +58,10 @@ class DeviceFull(DeviceError):
 
 
 class FatalError(GpuCurateError):
+    pass
+
+
+class NothingKeptError(FatalError):
     pass
 
 

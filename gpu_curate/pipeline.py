@@ -28,6 +28,7 @@ from gpu_curate.errors import (
     CorruptError,
     FatalError,
     GpuCurateError,
+    NothingKeptError,
     RetryableError,
 )
 from gpu_curate.fingerprint import code_digest, compiled_before, digest, versions
@@ -192,6 +193,7 @@ class Outcome:
     reused: dict[str, int]
     seconds: float
     warnings: list[str]
+    failures: list[str] = field(default_factory=list)  # why a finished run ends with exit status 1
 
 
 def execute(config: Config, run: Path, progress: Progress | None = None) -> Outcome:
@@ -202,7 +204,8 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
         run: run directory; made if missing.
     Raises:
         ConfigError: before any work.
-        FatalError: the run stopped; what is finished is kept and reused by the same call.
+        FatalError: the run stopped; what is finished is kept and reused by the same call. NothingKeptError, one of them: no
+            document was kept; the report is written.
         KeyboardInterrupt: likewise.
     """
     progress = progress or Quiet()
@@ -233,23 +236,35 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
         runner = _Runner(context, progress, engine)
         for warning in without_effect(config):
             runner.warn(warning)
+        nothing: NothingKeptError | None = None
         try:
             runner.run()
+        except NothingKeptError as e:  # the report says why
+            nothing = e
         finally:
             runner.close()
+        now = time.perf_counter()
         outcome = Outcome(
             context,
             prints,
             chosen,
-            {n: round(s.finished - (s.began or s.started), 3) for n, s in runner.boxes.items() if s.started},
+            {n: round((s.finished or now) - (s.began or s.started), 3) for n, s in runner.boxes.items() if s.started},
             {n: round(s.began - s.started, 3) for n, s in runner.boxes.items() if s.began},
             {n: s.reused for n, s in runner.boxes.items()},
-            time.perf_counter() - start,
+            now - start,
             runner.warnings,
         )
         from gpu_curate.report import write_report
+        from gpu_curate.report.intake import reject_line
 
-        write_report(outcome)
+        facts = write_report(outcome)
+        outcome.failures = facts["failures"]
+        if nothing is not None:
+            rejects = reject_line(facts)
+            raise NothingKeptError(
+                nothing.message + (f" ({rejects})" if rejects else ""),
+                f"no shard was written; why each went is in {run / 'report' / 'index.html'}",
+            )
     return outcome
 
 
@@ -324,6 +339,8 @@ class _Runner:
         # leaves them taken; the pool's own thread, and the interpreter's end with it, would wait for them for ever.
         self._finished: SimpleQueue[Future[Any]] = SimpleQueue()
         self._attempts: dict[tuple[str, str], int] = {}
+        self._not_before: dict[tuple[str, str], float] = {}  # when a task may be tried again, by time.monotonic()
+        self._crashed: dict[tuple[str, str], int] = {}  # how often a worker died with it, maybe for another task's sake
         self._closed = False
 
     def run(self) -> None:
@@ -332,15 +349,17 @@ class _Runner:
             self._submit()
             if not self._running:
                 if self._ready or all(s.complete for s in self.boxes.values()):
+                    time.sleep(self._pause() or 0.0)
                     continue
                 stuck = [n for n, s in self.boxes.items() if not s.complete]
                 raise FatalError(f"nothing to run but {', '.join(stuck)} not complete")  # our own bug
             self._collect(self._wait())
 
     def _wait(self) -> set[Future[Any]]:
-        """Futures that are done, at least one."""
-        done = {self._finished.get()}
+        """Futures that are done, at least one; none if a task that waits for its next try may begin."""
+        done: set[Future[Any]] = set()
         with contextlib.suppress(Empty):
+            done.add(self._finished.get(timeout=self._pause()))
             while True:
                 done.add(self._finished.get_nowait())
         return done
@@ -446,13 +465,31 @@ class _Runner:
             return False
         return stage.follows is None or part.split("-")[0] in self.boxes[stage.follows].done
 
+    def _pause(self) -> float | None:
+        """Seconds until the first task may be tried again; None if none waits for that."""
+        times = [self._not_before[key] for key in self._ready if key in self._not_before]
+        return max(min(times) - time.monotonic(), 0.0) if times else None
+
+    def _alone(self, name: str, part: str) -> bool:
+        """True of the last try of a task that workers died with: alone, it is known whose fault it is."""
+        return self._crashed.get((name, part), 0) >= MAX_ATTEMPTS - 1
+
     def _submit(self) -> None:
+        if any(self._alone(name, part) for name, part, _ in self._running.values()):
+            return
+        now = time.monotonic()
         busy = {kind: sum(1 for r in self._running.values() if r[2] == kind) for kind in ("cpu", "gpu")}
         waiting: deque[tuple[str, str]] = deque()
         while self._ready:
             name, part = self._ready.popleft()
             kind = self._kind(name)
-            if busy[kind] >= self.engine.slots(kind) or not self._can_run(name, part):
+            alone = self._alone(name, part)
+            early = self._not_before.get((name, part), now) > now
+            if early or busy[kind] >= self.engine.slots(kind) or not self._can_run(name, part):
+                waiting.append((name, part))
+                continue
+            self._not_before.pop((name, part), None)
+            if alone and self._running:
                 waiting.append((name, part))
                 continue
             busy[kind] += 1
@@ -466,7 +503,9 @@ class _Runner:
             self._running[future] = (name, part, kind)
             state.began = state.began or time.perf_counter()
             future.add_done_callback(self._finished.put)
-        self._ready = waiting
+            if alone:
+                break
+        self._ready = waiting + self._ready
 
     def _collect(self, done: set[Future[Any]]) -> None:
         broken = False
@@ -481,10 +520,12 @@ class _Runner:
                 self._again(name, part, None if self._repair(e) else e)
             except RetryableError as e:
                 self.warn(f"{name}, partition {part}: {e.message}; trying again")
-                time.sleep(2.0 ** self._attempts.get((name, part), 0))  # a server that hiccups wants a moment
+                wait = 2.0 ** self._attempts.get((name, part), 0)  # a server that hiccups wants a moment
+                self._not_before[name, part] = time.monotonic() + wait
                 self._again(name, part, e)
             except BrokenExecutor as e:
                 broken = True
+                self._crashed[name, part] = self._crashed.get((name, part), 0) + 1
                 self._again(name, part, e)
             except GpuCurateError:
                 raise
@@ -505,8 +546,9 @@ class _Runner:
         key = (name, part)
         self._attempts[key] = self._attempts.get(key, 0) + (error is not None)
         if self._attempts[key] >= MAX_ATTEMPTS:
+            at_hand = self.boxes[name].stage.at_hand(self.context, part)
             raise FatalError(
-                f"{name}, partition {part}: failed {MAX_ATTEMPTS} times: {error}",
+                f"{name}, partition {part}{at_hand and f', {at_hand}'}: failed {MAX_ATTEMPTS} times: {error}",
                 "if workers are killed for memory, set a smaller run.partition_bytes or fewer --workers",
             ) from error
         self._ready.append(key)

@@ -140,6 +140,27 @@ class Box:
         write_json(self._receipt_path(part), receipt)
         return receipt
 
+    def _open_path(self, part: str) -> Path:
+        return self.folder / RECEIPTS / f"open-{part}.json"
+
+    def commit_open(self, part: str, files: list[Path], facts: dict[str, Any]) -> None:
+        """Publish what is whole of a partition that nobody but a restart of its task may see before `promote`."""
+        write_json(self._open_path(part), {"part": part, "files": [self._entry(f) for f in files], **facts})
+
+    def open_receipt(self, part: str) -> dict[str, Any] | None:
+        """What `commit_open` or `commit` said of a partition, as `receipt`."""
+        return self._whole(self._open_path(part)) or self.receipt(part)
+
+    def promote(self, part: str, facts: dict[str, Any]) -> dict[str, Any]:
+        """Publish the receipt of a partition that is open, with more facts. Raises: CorruptError: it is not there."""
+        receipt = self.open_receipt(part)
+        if receipt is None:
+            raise CorruptError(f"{self.path(part, '')} differs from its receipt")
+        receipt = {**receipt, **facts}
+        write_json(self._receipt_path(part), receipt)
+        self._open_path(part).unlink(missing_ok=True)
+        return receipt
+
     def _entry(self, file: Path) -> dict[str, Any]:
         return {"file": os.path.relpath(file, self.folder), "bytes": file.stat().st_size, "xxh3": file_hash(file)}
 
@@ -158,7 +179,9 @@ class Box:
 
     def receipt(self, part: str) -> dict[str, Any] | None:
         """The receipt of a partition if it has one and every file of it has the right size, else None."""
-        path = self._receipt_path(part)
+        return self._whole(self._receipt_path(part))
+
+    def _whole(self, path: Path) -> dict[str, Any] | None:
         try:
             receipt = read_json(path)
             whole = all((self.folder / f["file"]).stat().st_size == f["bytes"] for f in receipt["files"])
@@ -173,6 +196,12 @@ class Box:
     def discard(self, part: str) -> None:
         """Forget a partition: it will be made again."""
         self._receipt_path(part).unlink(missing_ok=True)
+        self._open_path(part).unlink(missing_ok=True)
+
+    def discard_all(self) -> None:
+        """Forget every partition, those that are open too."""
+        for path in (self.folder / RECEIPTS).glob("*-*.json"):
+            path.unlink(missing_ok=True)
 
     def verified(self, part: str, suffix: str) -> Path:
         """As `verified_file`, for the file of a partition with this suffix."""

@@ -36,6 +36,7 @@ import numpy as np
 from gpu_curate.config import Tokenizer
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, FatalError, GpuCurateError, InputError, install, one_line
+from gpu_curate.guard import refusal
 
 log = logging.getLogger(__name__)
 
@@ -138,22 +139,26 @@ class Encoder:
         texts = {t["content"] for t in _added(json.loads(self.data)) if t.get("special") or t["id"] == self.eot_id}
         return sorted(texts, key=lambda t: (-len(t), t))
 
-    def encode_batch(self, texts: Sequence[str]) -> Ids:
+    def encode_batch(self, texts: Sequence[str], refused: dict[int, str] | None = None) -> Ids:
         """The ids of D texts, back to back; no end-of-text token among them.
 
         Returns:
             ids_N (`dtype`) and lens_D (int64): text i is ids[lens[:i].sum() :][: lens[i]]. An empty text has no ids.
             A text of more than CHUNK_CHARS is cut at `letter, space, letter` where the tokenizer's pattern makes that the
             same (`CHUNKABLE`), and encoded whole otherwise. Either way no token is lost.
+            A text that the library fails on is encoded by another one that gives the same ids (`_stand_ins`).
+        Args:
+            refused: takes the number of each text that none of them can encode, with what the library said; it has no ids.
         Memory: ids, plus about 30 bytes a character of one call (BATCH_CHARS, or one text that cannot be cut), plus
             CACHE_BYTES at most for what gigatoken remembers.
         Raises:
-            InputError: a text has a lone surrogate; names it by its position.
+            InputError: a text has a lone surrogate, or (without `refused`) no library can encode it; names it by its position.
             FatalError: an id is not below vocab_size, or is eot_id.
         """
         backend = _backend(self)
         lens_D = np.zeros(len(texts), np.int64)
         pieces: list[np.ndarray] = []
+        failed: dict[int, str] = {}
         for start, stop in _groups(texts):
             parts: list[str] = []
             owner: list[int] = []
@@ -162,31 +167,62 @@ class Encoder:
                     parts.append(part)
                     owner.append(i)
             for first, last in _groups(parts):
-                ids, lens = self._encode(backend, parts[first:last], texts, start)
+                ids, lens = self._encode(backend, parts[first:last], owner[first:last], len(texts), failed)
                 np.add.at(lens_D, owner[first:last], lens)
                 pieces.append(ids)
-        return np.concatenate(pieces) if pieces else np.zeros(0, self.dtype), lens_D
+        ids = np.concatenate(pieces) if pieces else np.zeros(0, self.dtype)
+        if failed:
+            if refused is None:
+                number, reason = next(iter(failed.items()))
+                raise InputError(f"text {number} of {len(texts)} cannot be encoded: {reason}")
+            refused.update(failed)
+            taken_D = np.ones(len(texts), np.bool_)
+            taken_D[list(failed)] = False
+            ids, lens_D = ids[np.repeat(taken_D, lens_D)], np.where(taken_D, lens_D, 0)
+        return ids, lens_D
 
-    def encode_column(self, text: TextColumn) -> Ids:
+    def encode_column(self, text: TextColumn, refused: dict[int, str] | None = None) -> Ids:
         """`encode_batch` of a host column of valid UTF-8, where the library can without making a string of each text.
 
         Memory: as `encode_batch`; a column with more than BATCH_CHARS bytes or a text above CHUNK_CHARS goes through it.
         """
         backend = _backend(self)
-        if not backend.reads_columns or text.nbytes > BATCH_CHARS or np.diff(text.offsets).max(initial=0) > CHUNK_CHARS:
-            return self.encode_batch([text.raw(i).decode() for i in range(len(text))])
-        ids, lens_D = backend.encode(text)
-        return self._checked(ids), lens_D
+        if backend.reads_columns and text.nbytes <= BATCH_CHARS and np.diff(text.offsets).max(initial=0) <= CHUNK_CHARS:
+            try:
+                ids, lens_D = backend.encode(text)
+            except BaseException as e:
+                refusal(e)  # one text by one, then
+            else:
+                return self._checked(ids), lens_D
+        return self.encode_batch([text.raw(i).decode() for i in range(len(text))], refused)
 
-    def _encode(self, backend: _Backend, parts: list[str], texts: Sequence[str], start: int) -> Ids:
+    def _encode(self, backend: _Backend, parts: list[str], owner: list[int], count: int, failed: dict[int, str]) -> Ids:
+        """Ids of parts of texts; `owner`: the number of each part's text, of `count`. Those not encoded are in `failed`."""
         try:
             ids, lens = backend.encode(parts)
-        except (TypeError, UnicodeEncodeError) as e:  # the libraries disagree about the class
-            bad = next((i for i in range(start, len(texts)) if not _is_utf8(texts[i])), None)
-            if bad is None:
-                raise
-            raise InputError(f"text {bad} of {len(texts)} has a lone surrogate; normalise it to U+FFFD first") from e
+        except BaseException as e:
+            reason = refusal(e)
+            bad = next((i for i, part in zip(owner, parts, strict=True) if not _is_utf8(part)), None)
+            if bad is not None:  # the libraries disagree about the class
+                raise InputError(f"text {bad} of {count} has a lone surrogate; normalise it to U+FFFD first") from e
+            if len(parts) > 1:
+                halves = (slice(len(parts) // 2), slice(len(parts) // 2, None))
+                both = [self._encode(backend, parts[h], owner[h], count, failed) for h in halves]
+                return np.concatenate([b[0] for b in both]), np.concatenate([b[1] for b in both])
+            return self._by_another(parts[0], owner[0], f"{self.library}: {reason}", failed)
         return self._checked(ids), lens
+
+    def _by_another(self, part: str, owner: int, reason: str, failed: dict[int, str]) -> Ids:
+        """The ids of a part that the library of this encoder failed on."""
+        for other in _stand_ins(self):
+            try:
+                ids, lens = _backend(other).encode([part])
+            except BaseException as e:
+                reason += f"; {other.library}: {refusal(e)}"
+            else:
+                return other._checked(ids), lens
+        failed.setdefault(owner, reason)
+        return np.zeros(0, self.dtype), np.zeros(1, np.int64)
 
     def _checked(self, ids: np.ndarray) -> np.ndarray:
         """The ids as `dtype`."""
@@ -332,6 +368,24 @@ def _reference(draft: Encoder) -> tuple[list[str], Ids]:
     """The probe texts for this tokenizer, and their ids by its reference library."""
     probe = probe_texts([t["content"] for t in _added(json.loads(draft.data))][:2000])
     return probe, _probe(draft, probe)
+
+
+@functools.lru_cache(maxsize=4)
+def _stand_ins(encoder: Encoder) -> tuple[Encoder, ...]:
+    """The libraries that a text goes to when that of `encoder` fails on it: proven to give its ids on the probe texts.
+
+    Only those whose versions a run's fingerprint holds, or its bytes would depend on what else is installed.
+    """
+    probe = probe_texts([t["content"] for t in _added(json.loads(encoder.data))][:2000])
+    expected = _probe(encoder, probe)
+    reference = "tokenizers" if encoder.pattern is None else "tiktoken"
+    names = [n for n in dict.fromkeys((reference, "tokenizers")) if n != encoder.library]
+    found = [
+        replace(encoder, library=n, version=_version(n), reason=f"stands in for {encoder.library}")
+        for n in names
+        if _problem(encoder, n, probe, expected) is None
+    ]
+    return tuple(found)
 
 
 def _single_thread() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpu_curate.pipeline import Outcome
 
 
-def write_report(outcome: Outcome) -> None:
-    """Publish report/report.json and report/index.html of a finished run.
+def write_report(outcome: Outcome) -> dict[str, Any]:
+    """Publish report/report.json and report/index.html of a finished run, or of one that kept nothing.
+
+    Returns: report.json.
 
     Raises:
         FatalError: the accounts do not add up.
@@ -23,3 +25,4 @@ def write_report(outcome: Outcome) -> None:
     write_json(folder / "report.json", facts)
     with publish(folder / "index.html") as temp:
         temp.write_text(page(facts, outcome.context), encoding="utf-8")
+    return facts

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from gpu_curate import __version__
 from gpu_curate.errors import FatalError
 from gpu_curate.fingerprint import versions
+from gpu_curate.report.intake import failures, intake, problems
+from gpu_curate.report.intake import warnings as intake_warnings
 from gpu_curate.report.reasons import ordered
 from gpu_curate.stages import Context
+from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.storage import read_json
 from gpu_curate.text.normalize import well_formed
 
@@ -29,7 +32,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
     context = outcome.context
     documents = _receipts(context, "documents")
     decisions = _receipts(context, "decisions")
-    manifest = read_json(context.box("shards").folder / "manifest.json")
+    manifest = _manifest(context)
     rejected, skipped, pii = Counter(), Counter(), Counter()
     samples: dict[str, list[str]] = defaultdict(list)
     for receipt in documents:
@@ -50,6 +53,11 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
             by_source[source][reason] += count
         failing.update(receipt["failing"])
         only.update(receipt["only"])
+    if not decisions:  # the run ended before them, since there was no text at all
+        for receipt in documents:
+            by_reason["documents"]["empty"] += receipt["documents"]
+            for source, count in receipt["sources"].items():
+                by_source[source]["empty"] += count
     _add_not_drawn(context, manifest, by_reason)
     units = {
         "documents": _unit(by_reason["documents"], sum(rejected.values())),
@@ -59,16 +67,24 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
     _check(documents, units, manifest, context)
     _check_sides(context)
     duplicates, contamination = _duplicates(context), _contamination(context)
-    warnings = [*outcome.warnings, *_warnings(context, units, by_source, manifest, duplicates, contamination)]
+    sources = {s.name: _unit(by_source.get(s.name, Counter()), rejected.get(s.name, 0)) for s in context.config.sources}
+    read = intake(context, sources)
+    warnings = [
+        *outcome.warnings,
+        *_warnings(context, units, by_source, manifest, duplicates, contamination),
+        *intake_warnings({"sources": sources, **read}),
+        *_incomplete(manifest, read),
+        *(text for _, text in problems(read)),
+    ]
     return {
         "version": __version__,
         "run": str(context.run),
         **units,
         "skipped": dict(sorted(skipped.items())),
-        "rejected_by_source": dict(rejected),
-        "sources": {
-            s.name: _unit(by_source.get(s.name, Counter()), rejected.get(s.name, 0)) for s in context.config.sources
-        },
+        "rejected_by_source": {name: unit["rejected"] for name, unit in sources.items() if unit["rejected"]},
+        "sources": sources,
+        **read,
+        "failures": failures(read, context.config),
         "text": _text(context),
         "languages": _languages(context),
         "failing": dict(failing.most_common()),
@@ -94,13 +110,36 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _manifest(context: Context) -> dict[str, Any]:
+    """The manifest of the shards; of a run that wrote none, what it would say."""
+    path = context.box("shards").folder / "manifest.json"
+    if path.exists():
+        return read_json(path)
+    none = {"documents": 0, "tokens": 0}
+    validation = context.config.shards.validation
+    return {
+        "splits": {name: {**none, "shards": []} for name in ("train", "validation")},
+        "split": {
+            "bound": validation.bound,
+            "pinned": validation.bound is not None,
+            "tokens_asked": validation.tokens,
+            "tokens_wanted": validation.tokens,
+            "tokens_held": 0,
+            "train_only_documents": 0,
+        },
+        "mixture": {"sources": [], "not_drawn": {**none, "bytes_of_text": 0}, "repeated": none},
+        "incomplete_sources": sorted({f for r in _receipts(context, "documents") for f in r["incomplete"]}),
+    }
+
+
 def _receipts(context: Context, name: str) -> list[dict[str, Any]]:
     return list(context.box(name).receipts()) if context.has(name) else []
 
 
 def _unit(counts: Counter[str], rejected: int) -> dict[str, Any]:
-    dropped = {reason: counts[reason] for reason in ordered(counts) if reason != "kept"}
+    dropped = {reason: counts[reason] for reason in ordered(counts) if reason not in ("kept", REJECTED)}
     kept = counts.get("kept", 0)
+    rejected += counts.get(REJECTED, 0)  # by a step behind documents/
     return {"read": kept + sum(dropped.values()) + rejected, "rejected": rejected, "dropped": dropped, "kept": kept}
 
 
@@ -133,7 +172,7 @@ def _check_sides(context: Context) -> None:
     import numpy as np
     import pyarrow.parquet as pq
 
-    if not context.has("duplicates"):
+    if not context.has("duplicates") or not (context.box("shards").folder / "documents.parquet").exists():
         return
     clusters = pq.read_table(context.box("duplicates").folder / "clusters.parquet", columns=["doc_id", "component"])
     member, component = (clusters[c].to_numpy() for c in ("doc_id", "component"))
@@ -148,25 +187,14 @@ def _check_sides(context: Context) -> None:
         raise FatalError(f"{len(both)} clusters of duplicates lie on both sides of the split, e.g. component {both[0]}")
 
 
-def _unreadable(context: Context) -> dict[str, dict[str, str]]:
-    """Source → path → why its first record was rejected, of files that gave no document."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    receipts = _receipts(context, "documents")
-    readable = {path for receipt in receipts for path in receipt.get("ends", [])}
-    for receipt in receipts:
-        for path, reason in receipt.get("unreadable", {}).items():
-            if path not in readable:
-                found[next(iter(receipt["rejected"]))].setdefault(path, reason)
-    return dict(sorted(found.items()))
-
-
-def _empty_files(context: Context) -> dict[str, list[str]]:
-    """Source → its files that hold nothing."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for receipt in _receipts(context, "documents"):
-        for source, paths in receipt.get("empty_files", {}).items():
-            found[source] += paths
-    return dict(found)
+def _incomplete(manifest: dict[str, Any], read: dict[str, Any]) -> list[str]:
+    """A warning if files are cut that gave something."""
+    named = {path for files in read["unreadable"].values() for path in files}
+    incomplete = [path for path in manifest["incomplete_sources"] if path not in named]
+    if not incomplete:
+        return []
+    what = "1 file is" if len(incomplete) == 1 else f"{len(incomplete)} files are"
+    return [f"{what} cut or damaged, and read as far as possible: {', '.join(incomplete[:3])}; see rejects/"]
 
 
 def _warnings(
@@ -189,7 +217,6 @@ def _warnings(
     for source in config.sources:
         counts = by_source.get(source.name)
         if counts is None or not sum(counts.values()):
-            found.append(f"source {source.name}: no document was read")
             continue
         copies = sum(counts[r] for r in ("exact_duplicate", "fuzzy_duplicate"))
         share = copies / sum(counts.values())
@@ -219,19 +246,6 @@ def _warnings(
         found.append(
             "scope: group: near-copies in different groups are not duplicates and may lie on both sides of the split"
         )
-    unreadable = _unreadable(context)
-    for source, files in unreadable.items():
-        path, reason = next(iter(files.items()))
-        what = "1 file" if len(files) == 1 else f"{len(files)} files"
-        found.append(f"source {source}: nothing could be read of {what}, e.g. {path}: {reason}; see rejects/")
-    named = {path for files in unreadable.values() for path in files}
-    incomplete = [path for path in manifest["incomplete_sources"] if path not in named]
-    if incomplete:
-        what = "1 file is" if len(incomplete) == 1 else f"{len(incomplete)} files are"
-        found.append(f"{what} cut or damaged, and read as far as possible: {', '.join(incomplete[:3])}; see rejects/")
-    for source, paths in _empty_files(context).items():
-        what = f"{paths[0]} is empty" if len(paths) == 1 else f"{len(paths)} files are empty, e.g. {paths[0]}"
-        found.append(f"source {source}: {what}: 0 documents")
     split = manifest["split"]
     if not split["pinned"] and split["tokens_wanted"] < split["tokens_asked"]:
         found.append(
@@ -277,7 +291,7 @@ def _lost_clusters(context: Context) -> int:
 
     from gpu_curate.stages.decisions import BITS
 
-    if not context.has("duplicates"):
+    if not _receipts(context, "duplicates"):
         return 0
     own = np.uint64(sum(1 << BITS[r] for r in ("exact_duplicate", "fuzzy_duplicate")))
     clusters = pq.read_table(context.box("duplicates").folder / "clusters.parquet", columns=["doc_id", "component"])
@@ -302,7 +316,7 @@ def _text(context: Context) -> dict[str, dict[str, int]]:
     for part in context.box("documents").parts():
         names = ("documents", "scores", "tokens", "decisions")
         documents, scores, tokens, decisions = (context.box(name).receipt(part) or {} for name in names)
-        for source in documents.get("sources", {}):  # one, or none in an empty partition
+        for source in documents.get("sources", {}) if decisions else ():  # one, or none in an empty partition
             found[source].update(
                 documents=documents["documents"],
                 bytes=documents["bytes"],
@@ -337,9 +351,10 @@ def _markup(context: Context) -> dict[str, dict[str, int]]:
             continue
         source = next(iter(receipt["sources"]))
         found[source].update(receipt["markup"])
-        if sum(len(m) for m, _ in pairs[source]) < 16 * MARKUP_SAMPLE_CHARS:
+        sampled = any(f["file"].endswith(MARKUP_SUFFIX) for f in receipt["files"])
+        if sampled and sum(len(m) for m, _ in pairs[source]) < 16 * MARKUP_SAMPLE_CHARS:
             pairs[source] += read_json(box.verified(receipt["part"], MARKUP_SUFFIX))
-    for source, sample in pairs.items():
+    for source, sample in pairs.items() if _receipts(context, "tokens") else ():
         encoder = open_encoder(context.box("tokens").folder)
         for name, texts in (("markup", [m for m, _ in sample]), ("text", [t for _, t in sample])):
             found[source][f"sample_{name}_chars"] = sum(map(len, texts))
@@ -356,7 +371,7 @@ def _duplicates(context: Context) -> dict[str, Any]:
 def _contamination(context: Context) -> dict[str, Any]:
     from gpu_curate.stages.contamination import benchmarks, self_test
 
-    if not context.has("contamination"):
+    if not _receipts(context, "contamination"):
         return {}
     wrong = self_test(context)
     receipts = _receipts(context, "contamination")

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpu_curate.config import Config
 from gpu_curate.report.charts import Segment, bar
+from gpu_curate.report.intake import rejects_table, sampled_table
 from gpu_curate.report.markup import Html, count, details, plural, section, share, size, table, tag
 from gpu_curate.report.reasons import GROUPS, family, group, meaning, ordered
 
@@ -155,7 +156,7 @@ def sources(facts: dict[str, Any], config: Config) -> Html:
         )
     largest = "" if len(names) <= _MAX_BY_REASON else f" (the {_MAX_BY_REASON} largest)"
     body.append(details(f"By reason and source{largest}", _by_reason(facts, names[:_MAX_BY_REASON])))
-    body += [_mixture(facts), _skipped(facts), _incomplete(facts)]
+    body += [_mixture(facts), sampled_table(facts), rejects_table(facts), _skipped(facts), _incomplete(facts)]
     lead = "What became of each source. “Copies”: the share of its documents removed as exact or fuzzy duplicates."
     return section("sources", "Sources", lead, *body)
 

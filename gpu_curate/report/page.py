@@ -66,7 +66,7 @@ def page(facts: dict[str, Any], context: Context) -> str:
         ("Contamination", contamination(facts, context, library)),
         ("Text", text(facts, config)),
         ("Throughput", steps(facts)),
-        ("Shards", shards(facts, context)),
+        ("Shards", shards(facts, context) if (context.box("shards").folder / "manifest.json").exists() else None),
         ("Config", _config(config)),
     ]
     shown = [(title, body) for title, body in sections if body is not None]
@@ -122,7 +122,9 @@ def _header(facts: dict[str, Any], context: Context, name: str) -> Html:
                     tag("code", context.config.tokenizer.path or "trained on this run"),
                     f", {count(tokenizer['vocab_size'])} entries, ",
                     f"{tokenizer['library']} ({tokenizer['library_reason']})",
-                ],
+                ]
+                if tokenizer
+                else "none: there was no text",
             ),
             ("machine", f"{machine['system']}, {plural(machine['cores'], 'core')}, Python {machine['python']}"),
             ("run directory", tag("code", facts["run"])),

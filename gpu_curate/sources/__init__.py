@@ -36,6 +36,7 @@ class Reject(NamedTuple):
     offset: int | None  # byte offset in the (decompressed) file
     reason: str
     head: bytes = b""  # first 200 bytes
+    cut: bool = False  # the file is cut or damaged here: what comes behind may be missing
 
 
 class Skip(NamedTuple):
@@ -51,6 +52,10 @@ class Reader(Protocol):
         """How the file at `path` (of `size` bytes) is read by several workers, in order. Reads headers at most."""
         ...
 
-    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
-        """The records of one split in file order. The same records, whatever the splits."""
+    def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
+        """The records of one split in file order. The same records, whatever the splits.
+
+        skip: so many of the items are known already, from a run that was killed: leave them out, without work on them
+        where that can be. What it raises about the file is a reject of that file (see `guard`).
+        """
         ...

@@ -52,6 +52,7 @@ class HuggingFaceReader:
         self.source = source
         common = source.model_dump(include={"name", "keep_columns", "group_column", "storage_options", "text_column"})
         self._parquet = ParquetReader(ParquetSource(type="parquet", row_groups=source.row_groups, **common))
+        self.rows = self._parquet.rows
         self._jsonl = JsonlReader(JsonlSource(type="jsonl", **common))
 
     def files(self) -> list[File]:
@@ -80,10 +81,10 @@ class HuggingFaceReader:
             return [Split(path, 0, -1, 0, size)]
         return self._reader(path).splits(path, size, max_bytes)
 
-    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+    def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
         if split.path.startswith(_STREAM):
-            return self._stream(split)
-        return self._reader(split.path).read(split)
+            return self._stream(split, skip)
+        return self._reader(split.path).read(split, skip)
 
     def _reader(self, path: str) -> ParquetReader | JsonlReader:
         return self._parquet if stem(path).endswith(self._parquet.suffixes) else self._jsonl
@@ -248,13 +249,13 @@ class HuggingFaceReader:
             self._fail(f"split {source.split!r} does not exist (it has {_names(every)})")
         return every[source.split]
 
-    def _stream(self, split: Split) -> Iterator[Record | Reject | Skip]:
+    def _stream(self, split: Split, skip: int) -> Iterator[Record | Reject | Skip]:
         source = self.source
         index, n = map(int, split.path.rpartition("#")[2].split("/"))
         stream = self._open().shard(num_shards=n, index=index)
         keep = dict.fromkeys([*source.keep_columns, *([source.group_column] if source.group_column else [])])
         try:
-            for row, values in enumerate(stream):
+            for row, values in enumerate(stream.skip(skip) if skip else stream, skip):
                 text = _dig(values, source.text_column)
                 if isinstance(text, str):
                     yield Record(row, text, {name: _dig(values, name) for name in keep})

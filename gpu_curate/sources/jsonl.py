@@ -10,7 +10,7 @@ from typing import IO, Any
 import orjson
 
 from gpu_curate.config import JsonlSource
-from gpu_curate.errors import ConfigError
+from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import COMPRESSIONS, damage, is_remote, open_raw, open_stream
 
@@ -41,24 +41,27 @@ class JsonlReader:
             return [Split(path, 0, -1, 0, size * 4)]
         if size <= max_bytes or is_remote(path):
             return [Split(path, 0, -1, 0, size)]
-        return list(_line_ranges(path, size, max_bytes))
+        try:
+            return list(_line_ranges(path, size, max_bytes))
+        except OSError:
+            return [Split(path, 0, -1, 0, size)]  # read() says what is wrong with it, in rejects
 
-    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+    def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
         whole = split.stop < 0
         try:
             opened = contextlib.ExitStack()
             f = opened.enter_context((open_stream if whole else open_raw)(split.path, self.source.storage_options))
         except OSError as e:  # it was there when the run was planned
-            yield Reject(split.first_row, None, f"unreadable: {e}")
+            yield Reject(split.first_row, None, f"unreadable: {e}", cut=True)
             return
         with opened:
             if whole:
-                yield from self._records(_lines(f, 0, None), split)
+                yield from self._records(_lines(f, 0, None), split, skip)
             else:
                 f.seek(split.start)
-                yield from self._records(_lines(f, split.start, split.stop), split)
+                yield from self._records(_lines(f, split.start, split.stop), split, skip)
 
-    def _records(self, lines: Iterator[tuple[int, bytes]], split: Split) -> Iterator[Record | Reject | Skip]:
+    def _records(self, lines: Iterator[tuple[int, bytes]], split: Split, skip: int) -> Iterator[Record | Reject | Skip]:
         row, offset = split.first_row - 1, split.start
         empty = split.stop < 0  # a range is a part of a file that is not
         try:
@@ -67,10 +70,13 @@ class JsonlReader:
                     line = line.removeprefix(BOM)
                 if line.strip(b" \t\r"):
                     empty = False
+                    if skip:
+                        skip -= 1
+                        continue
                     yield self._record(row, offset, line)
         except damage() as e:
             where = "before the end of the first row" if row < 0 else f"after row {row} (offset {offset})"
-            yield Reject(row + 1, None, f"truncated or damaged {where}: {e}")
+            yield Reject(row + 1, None, f"truncated or damaged {where}: {e}", cut=True)
             return
         if empty:
             yield Skip("empty_file")
@@ -83,6 +89,8 @@ class JsonlReader:
             return Reject(row, offset, str(e) or "nested too deeply", line[:HEAD_BYTES])
         except KeyError:
             return Reject(row, offset, f"no {self.source.text_column!r} in the object", line[:HEAD_BYTES])
+        except BaseException as e:
+            return Reject(row, offset, refusal(e), line[:HEAD_BYTES])
         if not isinstance(text, str):
             what = f"{self.source.text_column!r} is {_json_type(text)}, not a string"
             return Reject(row, offset, what, line[:HEAD_BYTES])
@@ -168,19 +176,16 @@ def _line_ranges(path: str, size: int, max_bytes: int) -> Iterator[Split]:
     start = row = 0
     at = 0  # bytes read so far
     rows = 0  # LFs read so far
-    try:
-        with open(path, "rb") as f:
-            while chunk := f.read(_CHUNK):
-                if at + len(chunk) - start >= max_bytes and at + len(chunk) < size:
-                    end = chunk.rfind(b"\n")
-                    if end >= 0:
-                        stop = at + end + 1
-                        stop_row = rows + chunk.count(b"\n")
-                        yield Split(path, start, stop, row, stop - start)
-                        start, row = stop, stop_row
-                rows += chunk.count(b"\n")
-                at += len(chunk)
-    except OSError as e:
-        raise ConfigError(f"{path}: {e.strerror or e}") from e
+    with open(path, "rb") as f:
+        while chunk := f.read(_CHUNK):
+            if at + len(chunk) - start >= max_bytes and at + len(chunk) < size:
+                end = chunk.rfind(b"\n")
+                if end >= 0:
+                    stop = at + end + 1
+                    stop_row = rows + chunk.count(b"\n")
+                    yield Split(path, start, stop, row, stop - start)
+                    start, row = stop, stop_row
+            rows += chunk.count(b"\n")
+            at += len(chunk)
     if start < size:
         yield Split(path, start, size, row, size - start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ class ParquetReader:
 
     def __init__(self, source: ParquetSource):
         self.source = source
+        self.rows: dict[str, int] = {}  # path → rows, of the files that `splits` has looked at
         self._keep = dict.fromkeys(
             [*source.keep_columns, *([source.group_column] if source.group_column else [])]
         )  # in order, once each
@@ -51,6 +52,7 @@ class ParquetReader:
                 raise ConfigError(f"{path}: no such file") from e
             return [Split(path, 0, -1, 0, 0)]  # read() says what is wrong with it, in rejects
         text = self._text_leaf(path, metadata)
+        self.rows[path] = metadata.num_rows
         if metadata.num_rows == 0:
             return [Split(path, 0, -1, 0, 0)]  # read() says that it is empty
         splits: list[Split] = []
@@ -90,7 +92,7 @@ class ParquetReader:
             )
         return leaf
 
-    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+    def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
         row = split.first_row
         try:
             with open_raw(split.path, self.source.storage_options, random=True) as f:
@@ -103,15 +105,21 @@ class ParquetReader:
                 for group in range(split.start, stop):
                     first = row
                     row += file.metadata.row_group(group).num_rows
-                    yield from self._row_group(file, group, first)
+                    skip = yield from self._row_group(file, group, first, skip)
         except (pa.ArrowException, OSError, OverflowError) as e:
-            yield Reject(row, None, f"unreadable: {one_line(e)}")
+            yield Reject(row, None, f"unreadable: {one_line(e)}", cut=True)
 
-    def _row_group(self, file: pq.ParquetFile, group: int, row: int) -> Iterator[Record | Reject | Skip]:
+    def _row_group(
+        self, file: pq.ParquetFile, group: int, row: int, skip: int
+    ) -> Generator[Record | Reject | Skip, None, int]:
+        """The items of a row group but for the first `skip`. Returns: how many are still to be left out."""
         columns = [self.source.text_column, *self._keep]
         stop = row + file.metadata.row_group(group).num_rows
         try:
             for batch in file.iter_batches(_BATCH_ROWS, [group], columns=columns, use_threads=False):
+                if skip:
+                    passed = min(skip, batch.num_rows)
+                    skip, row, batch = skip - passed, row + passed, batch.slice(passed)
                 texts = leaf(batch, self.source.text_column)
                 kept = [(name, _values(leaf(batch, name))) for name in self._keep]
                 for i, text in enumerate(_texts(texts)):
@@ -125,8 +133,9 @@ class ParquetReader:
         except (pa.ArrowException, OSError) as e:
             lost = range(row, min(max(stop, row + 1), row + _MAX_REJECTS))
             reason = f"row group {group} unreadable from row {row} to row {max(stop, row + 1) - 1}: {one_line(e)}"
-            for row in lost:
-                yield Reject(row, None, reason)
+            yield from (Reject(row, None, reason, cut=True) for row in lost[skip:])
+            skip = max(skip - len(lost), 0)
+        return skip
 
 
 def leaf(batch: pa.RecordBatch, name: str) -> pa.Array:

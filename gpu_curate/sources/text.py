@@ -22,7 +22,9 @@ class TextReader:
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
         return [Split(path, 0, -1, 0, size * 4 if path.lower().endswith(COMPRESSIONS) else size)]
 
-    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+    def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
+        if skip:  # there is one
+            return
         limit = self.source.max_file_bytes
         try:
             with open_stream(split.path, self.source.storage_options) as f:
@@ -30,7 +32,7 @@ class TextReader:
                 while len(data) <= limit and (more := f.read(limit + 1 - len(data))):  # a short read: the end or damage
                     data += more
         except damage() as e:
-            yield Reject(0, None, f"unreadable: {e}")
+            yield Reject(0, None, f"unreadable: {e}", cut=True)
             return
         if len(data) > limit:
             yield Reject(0, None, f"larger than max_file_bytes ({limit})", data[:HEAD_BYTES])

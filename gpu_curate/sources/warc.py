@@ -16,6 +16,7 @@ import xxhash
 
 from gpu_curate.config import WarcSource
 from gpu_curate.errors import ConfigError, InputError, install
+from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split, warc_process
 from gpu_curate.sources import http as web
 from gpu_curate.sources.archive import ArchiveRecord, Broken, records
@@ -100,13 +101,18 @@ class WarcReader:
         starts = [size * k // count for k in range(count)]
         return [Split(path, a, b, 0, nbytes // count) for a, b in zip(starts, [*starts[1:], -1], strict=True)]
 
-    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+    def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
         if self.source.timeout_s is not None:
-            return warc_process.read(self.source, split)
-        return (item for _, item in self.records(split, split.first_row))
+            return warc_process.read(self.source, split, skip)
+        return (item for _, item in self.records(split, split.first_row, skip=skip))
 
     def records(
-        self, split: Split, first_row: int, clock: Clock | None = None, refused: Mapping[int, str] = {}
+        self,
+        split: Split,
+        first_row: int,
+        clock: Clock | None = None,
+        refused: Mapping[int, str] = {},
+        skip: int = 0,
     ) -> Iterator[tuple[int, Record | Reject | Skip]]:
         """What `read` gives, with the row of each, read in this process and without `timeout_s`.
 
@@ -114,21 +120,27 @@ class WarcReader:
             first_row: records before it are passed over.
             clock: started with the row of a page before it is extracted, stopped after.
             refused: rows of pages that are not to be extracted again, and why.
+            skip: so many of the split's items are left out, those before `first_row` among them.
         """
         urls = _blocklist(tuple(self.source.url_blocklist), _url_key)
         domains = _blocklist(tuple(self.source.domain_blocklist), _domain_key)
         dump = None
+        items = 0  # of the split, up to the record at hand: one for each bad line of its header, and its own
         with open_raw(split.path, self.source.storage_options) as raw:
             for row, record in enumerate(records(raw)):
                 if 0 <= split.stop <= record.origin:
                     return
                 passed = row < first_row or record.origin < split.start
+                bad_lines = [] if isinstance(record, Broken) else record.bad_lines
+                if record.origin >= split.start:
+                    items += len(bad_lines) + 1
+                    passed = passed or items <= skip
                 if isinstance(record, Broken):
                     if not passed:
                         yield row, _reject(row, record)
                     continue
                 if not passed:
-                    for line in record.bad_lines:
+                    for line in bad_lines[max(skip - (items - len(bad_lines) - 1), 0) :]:
                         reason = "bad line in a record header (the record is read)"
                         yield row, Reject(None, record.offset, reason, line[:HEAD_BYTES])
                 kind = record.fields.get("warc-type", "").lower()
@@ -140,7 +152,10 @@ class WarcReader:
                 elif passed or kind not in ("response", "conversion"):
                     content = Skip(f"warc_{kind}" if kind in _KINDS else "warc_unknown_type")
                 else:
-                    content = self._content(record, kind, urls, domains)
+                    try:
+                        content = self._content(record, kind, urls, domains)
+                    except BaseException as e:
+                        content = InputError(refusal(e))
                 broken = record.finish()
                 if passed:
                     continue
@@ -208,8 +223,8 @@ class WarcReader:
         if content.html:
             try:
                 text, charset = page_text(content.body, content.charset, self._how)
-            except InputError as e:
-                return Reject(row, record.offset, e.message, record.head[:HEAD_BYTES])
+            except BaseException as e:
+                return Reject(row, record.offset, refusal(e), record.head[:HEAD_BYTES])
         else:
             text, charset = decode(content.body, content.charset, html=False)
         if not text.strip():
@@ -227,7 +242,10 @@ class WarcReader:
 
 
 def _reject(row: int, broken: Broken) -> Reject:
-    return Reject(row, broken.offset, broken.reason, broken.head)
+    cut = broken.reason.startswith(
+        ("truncated at ", "damaged ")
+    )  # what sources.archive says of it, and of nothing else
+    return Reject(row, broken.offset, broken.reason, broken.head, cut)
 
 
 def _is_binary(body: bytes) -> bool:

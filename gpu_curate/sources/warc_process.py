@@ -27,6 +27,7 @@ from typing import Any, BinaryIO
 
 from gpu_curate.config import WarcSource
 from gpu_curate.errors import FatalError, GpuCurateError, RetryableError
+from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split
 
 _SIZE = struct.Struct("<Q")
@@ -84,10 +85,10 @@ class _Process:
                 f"the process that reads archives does not start: {''.join(last) or type(e).__name__}"
             ) from e
 
-    def request(self, source: WarcSource, split: Split, first_row: int, refused: dict[int, str]) -> None:
+    def request(self, source: WarcSource, split: Split, first_row: int, refused: dict[int, str], skip: int) -> None:
         self.files += 1
         with contextlib.suppress(BrokenPipeError):  # it has ended: `receive` says so
-            _send(self.child.stdin, (source, split, first_row, refused))
+            _send(self.child.stdin, (source, split, first_row, refused, skip))
 
     def receive(self, timeout_s: float) -> Any:
         """The next message, or None if none began within `timeout_s`. Raises: EOFError if the child has ended."""
@@ -156,8 +157,8 @@ def _close_idle() -> None:
         _idle.pop().close()
 
 
-def read(source: WarcSource, split: Split) -> Iterator[Record | Reject | Skip]:
-    """What `WarcReader.records` of that source gives, read in a child process.
+def read(source: WarcSource, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
+    """What `WarcReader.records` of that source gives, but for the first `skip` items, read in a child process.
 
     Raises:
         FatalError: the child does not start.
@@ -168,7 +169,7 @@ def read(source: WarcSource, split: Split) -> Iterator[Record | Reject | Skip]:
     next_row, refused = split.first_row, {}
     process = _take()
     try:
-        process.request(source, split, next_row, refused)
+        process.request(source, split, next_row, refused, skip)
         while True:
             try:
                 message = process.receive(timeout_s)
@@ -197,7 +198,7 @@ def read(source: WarcSource, split: Split) -> Iterator[Record | Reject | Skip]:
                 process.close()
                 refused[page[0]] = f"timeout: extraction took more than {timeout_s:g} s"
             process = _take()
-            process.request(source, split, next_row, refused)
+            process.request(source, split, next_row, refused, skip)
     except BaseException:  # an error, or nobody wants the rest: the child is in the middle of a file
         process.close()
         raise
@@ -214,7 +215,7 @@ def _serve(requests: BinaryIO, replies: Any, clock: _Clock) -> None:
     _send(replies, "ready")
     warm: set[str] = set()
     while size := requests.read(_SIZE.size):
-        source, split, first_row, refused = pickle.loads(requests.read(_SIZE.unpack(size)[0]))
+        source, split, first_row, refused, skip = pickle.loads(requests.read(_SIZE.unpack(size)[0]))
         items: list[Any] = []
         chars, last = 0, first_row
         try:
@@ -226,7 +227,7 @@ def _serve(requests: BinaryIO, replies: Any, clock: _Clock) -> None:
                 gc.collect()
                 gc.freeze()
                 gc.set_threshold(20_000, 20, 20)
-            for row, item in WarcReader(source).records(split, first_row, clock, refused):
+            for row, item in WarcReader(source).records(split, first_row, clock, refused, skip):
                 if row > last and (len(items) >= _BATCH_ITEMS or chars >= _BATCH_CHARS):
                     _send(replies, (row, items))
                     items, chars = [], 0
@@ -236,10 +237,17 @@ def _serve(requests: BinaryIO, replies: Any, clock: _Clock) -> None:
             _send(replies, (None, items))
         except BrokenPipeError:
             return
-        except (GpuCurateError, OSError) as e:
+        except GpuCurateError as e:
             _send(replies, e)
-        except Exception as e:
-            _send(replies, FatalError(f"{split.path}: {type(e).__name__}: {e}"))
+        except MemoryError as e:
+            _send(replies, FatalError(f"{split.path}: out of memory {e}"))
+        except BaseException as e:  # the archive reader or a library of it failed: the file is cut there
+            reason = refusal(e)
+            if isinstance(e, OSError) and not items:
+                _send(replies, e)
+            else:  # after those that were read
+                items.append(Reject(last, None, f"unreadable: {reason}", cut=True))
+                _send(replies, (None, items))
 
 
 def _main() -> None:

@@ -25,6 +25,7 @@ from xml.etree import ElementTree
 
 from gpu_curate.config import WikipediaSource
 from gpu_curate.document import ROW_BITS
+from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import COMPRESSIONS, damage, open_raw, open_stream
 from gpu_curate.text.wikitext import Namespaces, extract, is_redirect, language_code
@@ -51,6 +52,15 @@ class Chunk(NamedTuple):
     data: bytes
     problem: str = ""  # why there is no data
     room: int = 0  # bytes the bz2 block takes in the file
+
+
+class _Page(NamedTuple):
+    """A page that was found and not yet parsed."""
+
+    row: int
+    offset: int
+    source: bytes
+    site: SiteInfo
 
 
 class WikipediaReader:
@@ -91,7 +101,12 @@ class WikipediaReader:
             for a, b in itertools.pairwise(cuts)
         ]
 
-    def read(self, split: Split) -> Iterator[Record | Reject | Skip]:
+    def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
+        for number, found in enumerate(self._read(split)):
+            if number >= skip:  # a page is parsed only here
+                yield self._page(*found) if isinstance(found, _Page) else found
+
+    def _read(self, split: Split) -> Iterator[_Page | Reject]:
         suffix = _compression(split.path)
         options = self.source.storage_options
         site = self._site(split.path)
@@ -110,7 +125,7 @@ class WikipediaReader:
 
     def _pages(
         self, chunks: Iterator[Chunk], split: Split, slots: int | None, site: SiteInfo
-    ) -> Iterator[Record | Reject | Skip]:
+    ) -> Iterator[_Page | Reject]:
         """The pages that begin in chunks before split.stop; later chunks are read only to end the last of them."""
         stop = split.stop if split.stop >= 0 else None
         scanner = _PageScanner(slots, stop, self.source.max_page_bytes)
@@ -124,17 +139,17 @@ class WikipediaReader:
             if chunk.problem:
                 yield from scanner.lose(chunk)
                 if own:
-                    yield Reject(None, chunk.origin, chunk.problem)
+                    yield Reject(None, chunk.origin, chunk.problem, cut=True)
             else:
                 tail = (tail + chunk.data)[-64:]
                 for page in scanner.feed(chunk):
-                    yield page if isinstance(page, Reject) else self._page(*page, site)
+                    yield page if isinstance(page, Reject) else _Page(*page, site)
             if not own and not scanner.pending:
                 return
         holds_end = not last.problem and (stop is None or last.origin < stop)
         if holds_end and (scanner.open or (site.has_root and not _closes(tail))):
             offset = last.origin if slots else last.origin + len(last.data)
-            yield Reject(None, offset, f"truncated at offset {offset}: the dump does not end in </mediawiki>")
+            yield Reject(None, offset, f"truncated at offset {offset}: the dump does not end in </mediawiki>", cut=True)
 
     def _site(self, path: str) -> SiteInfo:
         """The head of the dump, read once a file and reader."""
@@ -169,9 +184,12 @@ class WikipediaReader:
         model = revision.findtext("model", "wikitext")
         if model != "wikitext":
             return Skip(f"model:{model}")
-        if is_redirect(wikitext):
-            return Skip("redirect")
-        extracted = extract(wikitext, site.namespaces, title=title, keep_tables=self.source.keep_tables)
+        try:
+            if is_redirect(wikitext):
+                return Skip("redirect")
+            extracted = extract(wikitext, site.namespaces, title=title, keep_tables=self.source.keep_tables)
+        except BaseException as e:
+            return Reject(row, offset, f"wikitext cannot be extracted: {refusal(e)}", source[:HEAD_BYTES])
         columns = {
             "title": title,
             "page_id": page.findtext("id"),
@@ -213,7 +231,7 @@ class _PageScanner:
         """A chunk is missing: so is the page that runs into it. Truncation is reported once, by the file's last range."""
         if self._page is not None and not chunk.problem.startswith("truncated"):
             head = self._buffer[self._at : self._at + HEAD_BYTES]
-            yield Reject(*self._page, f"page runs into damage at byte {chunk.origin}", head)
+            yield Reject(*self._page, f"page runs into damage at byte {chunk.origin}", head, cut=True)
         self._at = self._scanned = len(self._buffer)
         self._page = None
 

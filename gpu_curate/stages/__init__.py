@@ -8,6 +8,7 @@ reads and of the config, so running it twice writes the same bytes.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -73,9 +74,13 @@ class Stage:
     def finish(self, context: Context) -> None:
         """Called once every partition is there."""
 
+    def at_hand(self, context: Context, part: str) -> str:
+        """What a task of this stage was at when its process died, for a message; "" if nobody knows."""
+        return ""
+
 
 class Stopwatch:
-    """Wall and CPU seconds since it was made, for a receipt; of child processes that still live, too."""
+    """Wall and CPU seconds since it was made, for a receipt; of child processes too, those that have ended and been waited for."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), _cpu_seconds()
@@ -83,18 +88,19 @@ class Stopwatch:
     def facts(self) -> dict[str, float]:
         return {
             "seconds": round(time.perf_counter() - self._wall, 6),
-            "cpu_seconds": round(_cpu_seconds() - self._cpu, 6),
+            "cpu_seconds": round(max(_cpu_seconds() - self._cpu, 0.0), 6),
         }
 
 
 def _cpu_seconds() -> float:
     import psutil
 
-    total = time.process_time()
+    ended = os.times()  # a child takes its own past, and that of its children, to whoever waits for it
+    total = time.process_time() + ended.children_user + ended.children_system
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             times = child.cpu_times()
-            total += times.user + times.system
+            total += times.user + times.system + times.children_user + times.children_system
     return total
 
 

@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 
 from gpu_curate.config import Config
 from gpu_curate.quality import FAMILIES, RULES, evaluate
+from gpu_curate.sources import Reject
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.contamination import benchmarks
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
+from gpu_curate.stages.rejects import REJECTED, add_kinds, first_reject, kind_of, late_rejects
 from gpu_curate.stages.tokens import lengths
 from gpu_curate.storage import write_table
 
@@ -30,11 +32,12 @@ OTHER_REASONS = (
     "reference_duplicate",
     "contaminated",
     "too_few_tokens",
+    REJECTED,
 )
 BITS = {name: bit for bit, name in enumerate(RULES)} | {
     name: _FIRST_OTHER_BIT + i for i, name in enumerate(OTHER_REASONS)
 }
-ORDER = ("empty", "language", *RULES, *OTHER_REASONS[2:])
+ORDER = (REJECTED, "empty", "language", *RULES, *OTHER_REASONS[2:-1])
 assert len(RULES) <= _FIRST_OTHER_BIT
 
 SCHEMA = pa.schema(
@@ -61,7 +64,7 @@ class Decisions(Stage):
 
     name: ClassVar[str] = "decisions"
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = ("stages.decisions", "quality")
+    code: ClassVar[tuple[str, ...]] = ("stages.decisions", "stages.rejects", "quality")
 
     def reads(self, config: Config) -> tuple[str, ...]:
         boxes = ["signatures", "scores", "tokens"]
@@ -110,11 +113,16 @@ class Decisions(Stage):
                 coverage, item = box.columns(part, f"coverage_{r.name}", f"item_{r.name}")
                 fail(coverage > np.float32(r.max_coverage), "contaminated", item)
         fail(tokens_N - 1 < config.min_tokens, "too_few_tokens")
+        rejects = late_rejects(context, "tokens", part) | late_rejects(context, "scores", part)
+        rejected = np.fromiter(rejects, np.int64)  # what a library could not take is no document, whatever else it is
+        failing_N[rejected], partner_N[rejected] = np.uint64(1 << BITS[REJECTED]), -1
         table = _table(doc_id_N, failing_N, partner_N, tokens_N, nbytes_N)
         box = context.box(self.name)
         path = box.path(part, ".parquet")
         write_table(path, table)
         facts = {"documents": len(doc_id_N), "bytes": int(nbytes_N.sum()), "backend": "cpu"}
+        if rejects:
+            facts |= _rejects(context, part, rejects)
         return box.commit(part, [path], {**facts, **_accounts(context, part, table), **watch.facts()})
 
     def _duplicates(self, context: Context, doc_id_N: np.ndarray, fail: Any) -> None:
@@ -155,6 +163,17 @@ def _table(
     ).cast(SCHEMA)
 
 
+def _rejects(context: Context, part: str, rejects: dict[int, str]) -> dict[str, Any]:
+    """What the receipt says of late rejects."""
+    kinds: Counter[str] = Counter()
+    for reason in rejects.values():
+        add_kinds(kinds, {kind_of(reason): 1})
+    number = min(rejects)
+    row = context.box("documents").read_table(part, ["path", "row"]).slice(number, 1).to_pylist()[0]
+    first = first_reject(Reject(row["row"], None, rejects[number]), row["path"])
+    return {"reject_reasons": dict(kinds), "first_reject": first}
+
+
 def _accounts(context: Context, part: str, table: pa.Table) -> dict[str, Any]:
     """What became of the partition: documents, tokens and bytes by reason; the same per source; every failing rule, and
     what it alone takes."""
@@ -167,7 +186,8 @@ def _accounts(context: Context, part: str, table: pa.Table) -> dict[str, Any]:
     for reason, t, b in zip(reasons, table["tokens"].to_pylist(), table["bytes"].to_pylist(), strict=True):
         tokens[reason] += t
         nbytes[reason] += b
-    failing, only = _failures(table["failing"].to_numpy())
+    failing = table["failing"].to_numpy()
+    failing, only = _failures(failing[failing != np.uint64(1 << BITS[REJECTED])])
     return {
         "by_reason": {"documents": dict(documents), "tokens": dict(tokens), "bytes_of_text": dict(nbytes)},
         "by_source": dict(per_source),

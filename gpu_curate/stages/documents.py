@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from gpu_curate import guard
 from gpu_curate.config import Config, ParquetSource, SourceBase, WarcSource
 from gpu_curate.document import MAX_FILES, doc_id
 from gpu_curate.document_text import OriginWriter, by_reference, can_refer
@@ -21,6 +21,7 @@ from gpu_curate.errors import MAX_ATTEMPTS, ConfigError, FatalError, InputError,
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split
 from gpu_curate.sources.files import File, find
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.rejects import add_kinds, first_reject, kind_of, place_of, write_reject
 from gpu_curate.storage import file_hash, publish, read_json, write_json, write_table
 
 # what documents/ always has; `keep_columns` follow as strings
@@ -35,10 +36,13 @@ SCHEMA = pa.schema(
     ]
 )
 _MAX_TASKS = 999_999
-FILES = ".files.json"  # in documents/: file number → source, path, size
+FILES = ".files.json"  # in documents/: file number → source, path, size, records where the file says how many
 MARKUP_SUFFIX = ".markup.json"  # [markup, text] of the first documents of a partition that were extracted from markup
 MARKUP_SAMPLE_CHARS = 1 << 16
 _SCRUB_BYTES = 1 << 18  # texts that are searched for personal data in one call; four times as much is no faster
+_SCRUB_ITEMS = 1 << 14
+_MAX_FILES = 1000  # with rejects, in a receipt
+MAX_TEXT_BYTES = (1 << 31) - 1  # of a document: int32 offsets in a string column, and in the kernels' statistics
 
 
 class Piece(NamedTuple):
@@ -92,10 +96,11 @@ def inventory(config: Config) -> list[list[File]]:
     return files
 
 
-def read_tasks(config: Config, files: list[list[File]]) -> list[ReadTask]:
+def read_tasks(config: Config, files: list[list[File]], rows: dict[str, int] | None = None) -> list[ReadTask]:
     """Cut every source into tasks of about `partition_bytes` of text. Reads headers and footers at most.
 
     A source with `max_documents` or `max_bytes` is one task, read in order until the limit.
+    `rows` takes path → records, of the files that say how many they hold.
     """
     limit = config.run.partition_bytes
     tasks: list[ReadTask] = []
@@ -104,6 +109,8 @@ def read_tasks(config: Config, files: list[list[File]]) -> list[ReadTask]:
         reader = make_reader(source)
         with ThreadPoolExecutor(16) as pool:  # footers over a network wait, they do not compute
             splits = list(pool.map(lambda f, r=reader: _splits(r, f, limit), own))
+        if rows is not None:
+            rows.update(getattr(reader, "rows", {}))
         pieces: list[Piece] = []
         nbytes = 0
         limited = source.max_documents is not None or source.max_bytes is not None
@@ -139,7 +146,7 @@ def _splits(reader: Reader, file: File, max_bytes: int) -> list[Split]:
         if attempt:
             time.sleep(2.0 ** (attempt - 1))
         try:
-            return reader.splits(file.path, file.size, max_bytes)
+            return guard.splits(reader, file.path, file.size, max_bytes)
         except RetryableError as e:
             error = e
     raise FatalError(f"{error.message} ({MAX_ATTEMPTS} times)", "run again when the server answers") from error
@@ -158,6 +165,8 @@ class Documents(Stage):
     name: ClassVar[str] = "documents"
     code: ClassVar[tuple[str, ...]] = (
         "stages.documents",
+        "stages.rejects",
+        "guard",
         "document_text",
         "sources",
         "text.normalize",
@@ -213,12 +222,14 @@ class Documents(Stage):
 
     def plan(self, context: Context) -> dict[str, Any]:
         files = inventory(context.config)
-        named = zip(context.config.sources, files, strict=True)
+        rows: dict[str, int] = {}
+        tasks = read_tasks(context.config, files, rows)
         listing = [
-            {"source": s.name, "path": f.path, "bytes": f.size, "identity": f.identity} for s, own in named for f in own
+            {"source": s.name, "path": f.path, "bytes": f.size, "identity": f.identity, "rows": rows.get(f.path)}
+            for s, own in zip(context.config.sources, files, strict=True)
+            for f in own
         ]
         write_json(context.box(self.name).folder / FILES, listing)  # file number → file
-        tasks = read_tasks(context.config, files)
         return {f"{number:06d}": task for number, task in enumerate(tasks)}
 
     def finish(self, context: Context) -> None:
@@ -235,8 +246,7 @@ class Documents(Stage):
             now = {}  # all files of a source are gone
         changed = [f["path"] for f in before if now.get(f["path"]) != (f["bytes"], f["identity"])]
         if changed:
-            for part in box.parts():
-                box.discard(part)
+            box.discard_all()
             raise FatalError(
                 f"{changed[0]} changed while it was read ({len(changed)} files did)", "run again when it is still"
             )
@@ -244,52 +254,166 @@ class Documents(Stage):
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         task = ReadTask(task[0], [Piece(Split(*p[0]), p[1]) for p in task[1]], task[2])
         source = context.config.sources[task.source]
-        writer = PartitionWriter(context, self.name, part, source if refers(context.config, task) else None)
+        items = TaskItems(source, make_reader(source), task.pieces, _marker(context, part))
+        writer = PartitionWriter(context, self.name, part, source, refers(context.config, task))
         with writer:
-            for piece, item in _records(source, make_reader(source), task.pieces):
-                if isinstance(item, Record):
-                    writer.add(item, piece, source)
-                elif isinstance(item, Reject):
-                    writer.reject(item, piece, source)
+            while (start := writer.begin()) is not None:
+                for place, piece, item in items.read(start):
+                    writer.take(place, piece, item)
+                    if writer.moved:
+                        break
                 else:
-                    writer.skip(item, piece, source)
+                    writer.end(items.stopped)
+        _marker(context, part).unlink(missing_ok=True)
         return writer.close()
 
+    def at_hand(self, context: Context, part: str) -> str:
+        try:
+            return f"reading {_marker(context, part).read_text(encoding='utf-8')}"
+        except OSError:
+            return ""
 
-def _records(source: SourceBase, reader: Reader, pieces: list[Piece]) -> Iterator[tuple[Piece, Record | Reject | Skip]]:
-    """The records of a task up to the source's limits."""
-    limited = source.max_documents is not None or source.max_bytes is not None
-    documents = nbytes = 0
-    for piece in pieces:
-        for item in reader.read(piece.split):
-            if source.max_documents is not None and documents >= source.max_documents:
-                return
-            if source.max_bytes is not None and nbytes >= source.max_bytes:
-                return
-            yield piece, item
-            if isinstance(item, Record) and limited:
-                documents += 1
-                nbytes += len(item.text.encode("utf-8", "surrogatepass"))
+
+def _marker(context: Context, part: str) -> Path:
+    """Holds the path of the file that a task reads: who it was when a library takes the process down."""
+    return context.box("documents").folder / f".reading-{part}"
+
+
+class Place(NamedTuple):
+    """Where an item stands in a task, and all that a restart must know to begin with it."""
+
+    piece: int  # index in the task
+    items: int  # of the piece that come before it
+    documents: int  # what `max_documents` and `max_bytes` have counted before it
+    nbytes: int
+
+
+class TaskItems:
+    """What a task's reader gives, up to the source's limits.
+
+    Args:
+        marker: file that is told which file is read.
+    """
+
+    def __init__(self, source: SourceBase, reader: Reader, pieces: list[Piece], marker: Path):
+        self._source, self._reader, self._pieces, self._marker = source, reader, pieces, marker
+        self.stopped: str | None = None  # the limit that left something out
+
+    def read(self, start: Place) -> Iterator[tuple[Place, Piece, Record | Reject | Skip]]:
+        """The items from `start` on."""
+        most, most_bytes = self._source.max_documents, self._source.max_bytes
+        documents, nbytes = start.documents, start.nbytes
+        for number, piece in enumerate(self._pieces[start.piece :], start.piece):
+            skip = start.items if number == start.piece else 0
+            self._marker.write_text(piece.split.path, encoding="utf-8", errors="backslashreplace")
+            for items, item in enumerate(guard.read(self._reader, piece.split, skip), skip):
+                if most is not None and documents >= most:
+                    self.stopped = "max_documents"
+                    return
+                if most_bytes is not None and nbytes >= most_bytes:
+                    self.stopped = "max_bytes"
+                    return
+                yield Place(number, items, documents, nbytes), piece, item
+                if isinstance(item, Record) and (most is not None or most_bytes is not None):
+                    documents += 1
+                    nbytes += len(item.text.encode("utf-8", "surrogatepass"))
+
+
+class _Waiting(NamedTuple):
+    """An item between the reader and its partition."""
+
+    place: Place
+    piece: Piece
+    item: Record | Reject | Skip
+    text: bytes  # of a record: normalised
+
+
+class Counts:
+    """What became of the items of one partition, for its receipt."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()  # rejects by kind of reason
+        self.first: dict[str, Any] | None = None
+        self.skipped: Counter[str] = Counter()
+        self.pii: Counter[str] = Counter()
+        self.samples: dict[str, list[str]] = {}
+        self.markup: Counter[str] = Counter()
+        self.files: dict[
+            str, list[Any]
+        ] = {}  # path → documents, rejects, and of the first of these row, offset, reason
+        self.empty: dict[str, list[str]] = {}
+        self.incomplete: dict[str, None] = {}
+        self.stopped: str | None = None
+
+    def document(self, path: str) -> None:
+        self.files.setdefault(path, [0, 0, None])[0] += 1
+
+    def reject(self, reject: Reject, path: str) -> None:
+        add_kinds(self.kinds, {kind_of(reject.reason): 1})
+        self.first = self.first or first_reject(reject, path)
+        counts = self.files.setdefault(path, [0, 0, None])
+        counts[1] += 1
+        if counts[2] is None:
+            counts[2] = [reject.row, reject.offset, reject.reason]
+        if reject.cut:
+            self.incomplete[path] = None
+
+    def skip(self, skip: Skip, path: str, source: str) -> None:
+        if skip.reason == "empty_file":
+            self.empty.setdefault(source, []).append(path)
+        self.skipped[f"{source}:{skip.reason}"] += 1
+
+    def personal(self, spans: Sequence[Any], text: bytes) -> None:
+        """Count the findings in a text, and keep the shape of the first few of each type, to show what was taken for what."""
+        from gpu_curate.text.pii import shape
+
+        self.pii.update(span.kind for span in spans)
+        for span in spans:
+            seen = self.samples.setdefault(span.kind, [])
+            if len(seen) < 3:
+                seen.append(shape(text[span.start : span.stop].decode("utf-8")))
+
+    def facts(self, source: str) -> dict[str, Any]:
+        paths = list(self.files)
+        shared = {*paths[:1], *paths[-1:]}  # other partitions may hold more of them
+        told = [p for p in paths if self.files[p][1]][:_MAX_FILES]
+        rejected = sum(self.kinds.values())
+        return {
+            "rejected": {source: rejected} if rejected else {},
+            "reject_reasons": dict(self.kinds),
+            "first_reject": self.first,
+            "skipped": dict(self.skipped),
+            "pii": dict(self.pii),
+            "pii_samples": self.samples,
+            "markup": dict(self.markup),
+            "incomplete": sorted(self.incomplete),
+            "empty_files": self.empty,
+            # of the files with rejects, and of those that other partitions share
+            "by_file": {p: self.files[p] for p in paths if p in shared or p in told},
+            "stopped": self.stopped,
+        }
 
 
 class PartitionWriter:
-    """Collects records of one read task and writes them as one or more partitions.
+    """Puts the items of one read task into partitions, each with a receipt as soon as it is whole.
 
-    The first partition has the task's name; more text than `partition_bytes` goes on in `NAME-001`, `NAME-002`, ... The
-    receipt of the first is committed last and lists the others, so that a task is whole or is made again.
+    The first partition has the task's name; more text than `partition_bytes` goes on in `NAME-001`, `NAME-002`, ... A receipt
+    counts what became of the items from its partition's first on, and says at which place the next one begins; so a task
+    that was killed goes on there. The receipt of the first appears last and lists the others: it says that the task is
+    whole. Until then it is an open one.
 
     Args:
-        origin_of: the source whose texts the partitions refer to; None: they hold the texts.
+        by_reference: the partitions refer to the source's texts.
     """
 
-    def __init__(self, context: Context, box: str, part: str, origin_of: SourceBase | None = None):
+    def __init__(self, context: Context, box: str, part: str, source: SourceBase, by_reference: bool = False):
         from gpu_curate.text.normalize import normalizer
 
         config = context.config
-        self._box, self._part = context.box(box), part
+        self._box, self._part, self._source = context.box(box), part, source
         self._rejects_box = context.box("rejects") if context.has("rejects") else None
         self._limit, self._strict = config.run.partition_bytes, config.run.strict
-        self._origin_of = origin_of
+        self._origin_of = source if by_reference else None
         self._normalize = normalizer(config.normalize)
         pii = config.pii
         self._pii: Any = None
@@ -297,23 +421,16 @@ class PartitionWriter:
             from gpu_curate.text.pii import PiiScanner
 
             self._pii = PiiScanner(pii)
-        self._unscrubbed: list[tuple[bytes, Record, Piece, SourceBase]] = []
-        self._unscrubbed_bytes = 0
-        self._samples: dict[str, list[str]] = {}
-        self._watch = Stopwatch()
-        self._written: list[tuple[str, list[Path], dict[str, Any]]] = []
-        self._facts = {"rejected": Counter(), "skipped": Counter(), "pii": Counter()}
-        self._markup: Counter[str] = Counter()
-        self._markup_sample: list[tuple[str, str]] = []
-        self._sampled_chars = 0
-        self._files: dict[str, Counter[str]] = {}  # per file: what became of its records
-        self._empty: dict[str, list[str]] = {}  # per source
-        self._reasons: dict[str, str] = {}  # per file: why its first reject was one
-        self._incomplete: list[str] = []
-        self._rejects: Path | None = None
-        self._open_rejects: Any = None
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._written: list[str] = []  # partitions that are whole
+        self._start: Place | None = Place(0, 0, 0, 0)
+        self.moved = False  # the partition that comes next is there already: nothing more is taken before `begin`
         self._stack = contextlib.ExitStack()
         self._reset()
+        if self._box.open_receipt(part) is not None:
+            self._written.append(part)
+            self._catch_up()
 
     def __enter__(self) -> PartitionWriter:
         return self
@@ -326,110 +443,161 @@ class PartitionWriter:
         self._kept: dict[str, list[str | None]] = {}
         self._origin = None if self._origin_of is None else OriginWriter(self._origin_of)
         self._bytes = 0
+        self._counts = Counts()
+        self._markup_sample: list[tuple[str, str]] = []
+        self._sampled_chars = 0
+        self._rejects: Path | None = None
+        self._open_rejects: Any = None
+        self._watch = Stopwatch()
 
-    def add(self, record: Record, piece: Piece, source: SourceBase) -> None:
-        text = self._normalize(record.text)
-        if self._pii is None:
-            self._append(text, record, piece, source)
+    def _name(self, number: int) -> str:
+        """Of the partition that `number` others of the task precede."""
+        return self._part if number == 0 else f"{self._part}-{number:03d}"
+
+    def begin(self) -> Place | None:
+        """Where reading (re)starts; None: all is written."""
+        self.moved = False
+        return self._start
+
+    def _catch_up(self) -> None:
+        """Pass over the partitions that are there behind the last one written."""
+        receipt = self._box.open_receipt(self._written[-1])
+        while receipt is not None:
+            self._start = receipt["next"] and Place(*receipt["next"])
+            if self._start is None:
+                return
+            receipt = self._box.receipt(self._name(len(self._written)))
+            if receipt is not None:
+                self._written.append(receipt["part"])
+
+    def take(self, place: Place, piece: Piece, item: Record | Reject | Skip) -> None:
+        """Put the next item where it belongs."""
+        text = b""
+        if isinstance(item, Record):
+            try:
+                text = self._normalize(item.text)
+            except BaseException as e:
+                item = Reject(item.row, None, f"normalize: {guard.refusal(e)}", guard.head(item.text))
+        if self._pii is None or not (self._waiting or isinstance(item, Record)):
+            self._settle(_Waiting(place, piece, item, text))
             return
-        self._unscrubbed.append((text, record, piece, source))
-        self._unscrubbed_bytes += len(text)
-        if self._unscrubbed_bytes >= _SCRUB_BYTES:
+        self._waiting.append(_Waiting(place, piece, item, text))
+        self._waiting_bytes += len(text)
+        if self._waiting_bytes >= _SCRUB_BYTES or len(self._waiting) >= _SCRUB_ITEMS:
             self._scrub()
 
     def _scrub(self) -> None:
-        """Append the documents that wait for it, without personal data."""
-        waiting, self._unscrubbed, self._unscrubbed_bytes = self._unscrubbed, [], 0
-        if not waiting:
-            return
-        scrubbed = self._pii.scrub_all([text for text, *_ in waiting])
-        for index, spans in scrubbed.spans.items():
-            self._facts["pii"].update(span.kind for span in spans)
-            self._sample(waiting[index][0], spans)
-        for text, (_, *rest) in zip(scrubbed.texts, waiting, strict=True):
-            self._append(text, *rest)
+        """Settle what waits, without personal data."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        records = [n for n, w in enumerate(waiting) if isinstance(w.item, Record)]
+        scrubbed = self._scrubbed([waiting[n].text for n in records])
+        texts = dict(zip(records, scrubbed, strict=True))
+        for number, entry in enumerate(waiting):
+            found = texts.get(number)
+            if isinstance(found, str):
+                reject = Reject(entry.item.row, None, f"pii: {found}", guard.head(entry.text))  # type: ignore[union-attr]
+                self._settle(entry._replace(item=reject))
+            elif found is not None:
+                self._settle(entry._replace(text=found[0]), found[1], entry.text)
+            else:
+                self._settle(entry)
+            if self.moved:
+                return
 
-    def _append(self, text: bytes, record: Record, piece: Piece, source: SourceBase) -> None:
-        """Add a row; `text` is what the record's became."""
+    def _scrubbed(self, texts: list[bytes]) -> list[tuple[bytes, list[Any]] | str]:
+        """Of each text: itself without personal data and the spans of it, or why the scanner could not take it."""
+        try:
+            done = self._pii.scrub_all(texts)
+            return [(text, done.spans.get(i, [])) for i, text in enumerate(done.texts)]
+        except BaseException as e:
+            reason = guard.refusal(e)
+        if len(texts) == 1:
+            return [reason]
+        return [one for text in texts for one in self._scrubbed([text])]
+
+    def _settle(self, entry: _Waiting, spans: Sequence[Any] = (), original: bytes = b"") -> None:
+        """Count an item, and put a record into the partition."""
+        place, piece, item, text = entry
+        if isinstance(item, Reject):
+            self._reject(item, piece)
+        elif isinstance(item, Skip):
+            self._counts.skip(item, piece.split.path, self._source.name)
+        else:
+            try:
+                row = self._row(item, piece, text)
+                markup = None if item.markup is None else (item.markup, text.decode("utf-8"))
+            except BaseException as e:
+                self._reject(Reject(item.row, None, guard.refusal(e), guard.head(text)), piece)
+                return
+            if self._rows["doc_id"] and self._bytes + len(text) > self._limit:
+                self._flush(place)
+                if self.moved:  # this one is there, too
+                    return
+            self._append(row, text, piece, markup)
+            self._counts.personal(spans, original)
+
+    def _row(self, record: Record, piece: Piece, text: bytes) -> dict[str, Any]:
+        """The values of a document but for its text; `columns`: those of its source."""
         from gpu_curate.sources.parquet import scalar_text
 
-        rows = self._rows
-        if rows["doc_id"] and self._bytes + len(text) > self._limit:
-            self._flush()
-            rows = self._rows
-        if record.markup is not None:
-            chars = text.decode("utf-8")
-            self._markup["markup_chars"] += len(record.markup)
-            self._markup["text_chars"] += len(chars)
-            if self._sampled_chars < MARKUP_SAMPLE_CHARS:
-                self._markup_sample.append((record.markup, chars))
-                self._sampled_chars += len(record.markup)
-        rows["doc_id"].append(doc_id(piece.file_number, record.row))
+        if len(text) > MAX_TEXT_BYTES:
+            raise InputError(f"a text of {len(text)} bytes: at most {MAX_TEXT_BYTES} fit")
+        source, columns = self._source, record.columns
+        return {
+            "doc_id": doc_id(piece.file_number, record.row),
+            "source": source.name,
+            "path": piece.split.path,
+            "row": record.row,
+            "group": scalar_text(columns.get(source.group_column)) if source.group_column else None,
+            "columns": {
+                name: scalar_text(value)
+                for name, value in columns.items()
+                if name in source.keep_columns or name not in SCHEMA.names
+            },
+        }
+
+    def _append(self, row: dict[str, Any], text: bytes, piece: Piece, markup: tuple[str, str] | None) -> None:
+        if markup is not None:
+            self._counts.markup.update(markup_chars=len(markup[0]), text_chars=len(markup[1]))
+            if not self._written and self._sampled_chars < MARKUP_SAMPLE_CHARS:
+                self._markup_sample.append(markup)
+                self._sampled_chars += len(markup[0])
+        rows, columns = self._rows, row["columns"]
         if self._origin is None:
             rows["text"].append(text)
         else:
             self._origin.add(text, piece.split)
-        rows["source"].append(source.name)
-        rows["path"].append(piece.split.path)
-        rows["row"].append(record.row)
-        rows["group"].append(scalar_text(record.columns.get(source.group_column)) if source.group_column else None)
-        for name in record.columns:
-            if name not in self._kept and (name in source.keep_columns or name not in SCHEMA.names):
+        for name in ("doc_id", "source", "path", "row", "group"):
+            rows[name].append(row[name])
+        for name in columns:
+            if name not in self._kept:
                 self._kept[name] = [None] * (len(rows["doc_id"]) - 1)
         for name, values in self._kept.items():
-            values.append(scalar_text(record.columns.get(name)))
+            values.append(columns.get(name))
         self._bytes += len(text)
-        self._count(piece, "documents")
+        self._counts.document(piece.split.path)
 
-    def _sample(self, text: bytes, spans: list[Any]) -> None:
-        """Keep the shape of the first few findings of each type, so that the report can show what was taken for what."""
-        from gpu_curate.text.pii import shape
-
-        for span in spans:
-            seen = self._samples.setdefault(span.kind, [])
-            if len(seen) < 3:
-                seen.append(shape(text[span.start : span.stop].decode("utf-8")))
-
-    def reject(self, reject: Reject, piece: Piece, source: SourceBase) -> None:
-        where = f"{piece.split.path}: row {reject.row}" + ("" if reject.offset is None else f", byte {reject.offset}")
+    def _reject(self, reject: Reject, piece: Piece) -> None:
+        path = piece.split.path
         if self._strict:
-            raise InputError(f"{where}: {reject.reason}", "run.strict is on; without it the record goes to rejects")
+            raise InputError(
+                f"{place_of(path, reject.row, reject.offset)}: {reject.reason}",
+                "run.strict is on; without it the record goes to rejects",
+            )
         if self._open_rejects is None and self._rejects_box is not None:
-            self._rejects = self._rejects_box.path(self._part, ".jsonl")
+            self._rejects = self._rejects_box.path(self._name(len(self._written)), ".jsonl")
             temp = self._stack.enter_context(publish(self._rejects))
             self._open_rejects = self._stack.enter_context(temp.open("w", encoding="utf-8"))
-        row = {
-            "source": source.name,
-            "path": piece.split.path,
-            "row": reject.row,
-            "offset": reject.offset,
-            "reason": reject.reason,
-            "head": reject.head.decode("utf-8", "backslashreplace"),
-        }
         if self._open_rejects is not None:
-            self._open_rejects.write(json.dumps(row, ensure_ascii=False) + "\n")
-        self._facts["rejected"][source.name] += 1
-        self._count(piece, "rejected")
-        self._reasons.setdefault(piece.split.path, reject.reason)
-        if any(word in reject.reason for word in ("truncated", "damaged", "corrupt")):
-            self._incomplete.append(piece.split.path)
+            write_reject(self._open_rejects, self._source.name, path, reject)
+        self._counts.reject(reject, path)
 
-    def skip(self, skip: Skip, piece: Piece, source: SourceBase) -> None:
-        if skip.reason == "empty_file":
-            self._empty.setdefault(source.name, []).append(piece.split.path)
-        self._facts["skipped"][f"{source.name}:{skip.reason}"] += 1
-
-    def _count(self, piece: Piece, what: str) -> None:
-        counts = self._files.get(piece.split.path)
-        if counts is None:
-            counts = self._files[piece.split.path] = Counter()
-        counts[what] += 1
-
-    def _flush(self) -> None:
+    def _flush(self, place: Place | None) -> None:
+        """Write the partition and say where the next one begins; None: nowhere."""
         number = len(self._written)
-        name = self._part if number == 0 else f"{self._part}-{number:03d}"
         if number > 999:
             raise FatalError(f"partition {self._part} holds more than 1,000 partitions' worth of text")
+        name, first = self._name(number), number == 0
         rows = self._rows
         columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}  # text from its UTF-8
         metadata = None
@@ -440,46 +608,39 @@ class PartitionWriter:
         }
         table = pa.table({**columns, **dict(sorted(own.items()))}, metadata=metadata)
         path = self._box.path(name, ".parquet")
-        sources = Counter(rows["source"])
         write_table(path, table, use_dictionary=["source", "path", "group"], row_group_size=16384)
-        self._written.append(
-            (name, [path], {"documents": len(rows["doc_id"]), "bytes": self._bytes, "sources": dict(sources)})
-        )
+        files = [path]
+        if self._markup_sample:
+            files.append(self._box.path(name, MARKUP_SUFFIX))
+            write_json(files[-1], self._markup_sample)
+        self._stack.close()  # rejects/ appear
+        files += [self._rejects] if self._rejects else []
+        facts = {
+            "documents": len(rows["doc_id"]),
+            "bytes": self._bytes,
+            "sources": dict(Counter(rows["source"])),
+            **self._counts.facts(self._source.name),
+            "next": place,
+            "backend": "cpu",
+            **self._watch.facts(),
+        }
+        commit = self._box.commit_open if first and place is not None else self._box.commit
+        commit(name, files, {**facts, "more": []} if first else facts)
+        self._written.append(name)
         self._reset()
+        if place is None:
+            self._start = None
+        elif self._box.receipt(self._name(number + 1)) is not None:
+            self.moved = True
+            self._catch_up()
+
+    def end(self, stopped: str | None = None) -> None:
+        """Write what is left. `stopped`: the limit of the source that left something out."""
+        self._scrub()
+        if not self.moved:
+            self._counts.stopped = stopped
+            self._flush(None)
 
     def close(self) -> dict[str, Any]:
-        """Write what is left and commit every receipt, the task's own last."""
-        self._scrub()
-        if self._rows["doc_id"] or not self._written:
-            self._flush()
-        silent = [p for p, c in self._files.items() if not c["documents"] and c["rejected"]]
-        paths = list(self._files)
-        ends = [p for p in dict.fromkeys(paths[:1] + paths[-1:]) if self._files[p]["documents"]]
-        watch = self._watch.facts()
-        first, files, facts = self._written[0]
-        if self._markup_sample:
-            sample = self._box.path(first, MARKUP_SUFFIX)
-            write_json(sample, self._markup_sample)
-            files = [*files, sample]
-        for name, own, more in self._written[1:]:
-            self._box.commit(name, own, {**more, "seconds": 0.0, "cpu_seconds": 0.0, "backend": "cpu"})
-        more = [name for name, _, _ in self._written[1:]]
-        return self._box.commit(
-            first,
-            files + ([self._rejects] if self._rejects else []),
-            {
-                **facts,
-                "more": more,
-                "rejected": dict(self._facts["rejected"]),
-                "skipped": dict(self._facts["skipped"]),
-                "pii": dict(self._facts["pii"]),
-                "pii_samples": self._samples,
-                "markup": dict(self._markup),
-                "incomplete": sorted(set(self._incomplete)),
-                "empty_files": self._empty,
-                "unreadable": {p: self._reasons[p] for p in silent[:1000]},
-                "ends": ends,  # files that gave documents, of those that other tasks may read parts of
-                "backend": "cpu",
-                **watch,
-            },
-        )
+        """Let the task be seen. Returns: the receipt of its first partition."""
+        return self._box.promote(self._part, {"more": self._written[1:]})

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 
 from gpu_curate.config import Config, Reference
 from gpu_curate.document import MAX_FILES, doc_id
-from gpu_curate.errors import ConfigError, one_line
-from gpu_curate.sources.files import File, damage, decompressed, find, open_raw, stem
+from gpu_curate.errors import ConfigError
+from gpu_curate.guard import refusal
+from gpu_curate.sources.files import File, decompressed, find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.documents import SCHEMA
@@ -44,7 +45,7 @@ class References(Stage):
     """
 
     name: ClassVar[str] = "references"
-    code: ClassVar[tuple[str, ...]] = ("stages.references", "text.normalize", "text.swar", "sources")
+    code: ClassVar[tuple[str, ...]] = ("stages.references", "guard", "text.normalize", "text.swar", "sources")
 
     def active(self, config: Config) -> bool:
         return bool(config.references)
@@ -74,7 +75,10 @@ class References(Stage):
         nbytes = 0
         for number, file in enumerate(files, first):
             for row, text in enumerate(items(file.path, reference.text_fields)):
-                utf8 = normalize(text)
+                try:
+                    utf8 = normalize(text)
+                except BaseException as e:
+                    raise ConfigError(f"reference file {file.path}: item {row}: normalize: {refusal(e)}") from e
                 values = (doc_id(number, row), utf8, reference.name, file.path, row, None)
                 for name, value in zip(SCHEMA.names, values, strict=True):
                     rows[name].append(value)
@@ -117,8 +121,8 @@ def items(path: str, fields: list[str]) -> Iterator[str]:
                 for name in sorted(archive.namelist()):
                     if stem(name).endswith(SUFFIXES) and not stem(name).endswith(".zip"):
                         yield from _member(f"{path}!{name}", io.BytesIO(archive.read(name)), fields)
-    except (*damage(), ValueError, pa.ArrowException, zipfile.BadZipFile) as e:
-        reason = "nested too deeply" if isinstance(e, RecursionError) else one_line(e)
+    except BaseException as e:
+        reason = "nested too deeply" if isinstance(e, RecursionError) else refusal(e)
         raise ConfigError(f"reference file {path} cannot be read: {reason}", "repair or replace the file") from e
 
 

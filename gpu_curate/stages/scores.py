@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from gpu_curate.config import Config
+from gpu_curate.guard import refusal
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.rejects import LateRejects
 from gpu_curate.storage import write_table
 
 
@@ -24,6 +27,8 @@ class Scores(Stage):
     follows: ClassVar[str | None] = "documents"
     code: ClassVar[tuple[str, ...]] = (
         "stages.scores",
+        "stages.rejects",
+        "guard",
         "ops.text_stats",
         "ops.simd",
         "ops.mix",
@@ -61,22 +66,34 @@ class Scores(Stage):
         stats, how, more = compute(context, path, lambda text: dict(text_stats(text).items()))
         columns: dict[str, Any] = dict(scores(stats))
         n = len(columns["chars"])
+        rejects = LateRejects(context, self.name, part, path)
         if config.language.model is not None:
             texts = host_text(path).to_arrow().to_pylist()
-            columns["language"], columns["language_score"] = _languages(config, texts)
+            columns["language"], columns["language_score"] = _languages(config, texts, rejects)
         box = context.box(self.name)
         out = box.path(part, ".parquet")
         write_table(out, pa.table(columns), use_dictionary=["language"] if "language" in columns else False)
         nbytes = context.box(self.follows).receipt(part)["bytes"]  # type: ignore[index]
         facts = {"documents": n, "bytes": nbytes, "backend": how, "chars": int(columns["chars"].sum())}
-        facts.update(more)
+        late, counts = rejects.write()
+        facts.update(more, **counts)
         if "language" in columns:
             facts["languages"] = dict(Counter(columns["language"].to_pylist()))
-        return box.commit(part, [out], {**facts, **watch.facts()})
+        return box.commit(part, [out, *late], {**facts, **watch.facts()})
 
 
-def _languages(config: Config, texts: list[str]) -> tuple[pa.Array, Any]:
-    from gpu_curate.text.language import LanguageId
+def _languages(config: Config, texts: list[str], rejects: LateRejects) -> tuple[pa.Array, Any]:
+    from gpu_curate.text.language import UNKNOWN, LanguageId
 
-    labels, scores, _ = LanguageId(config.language).predict(texts)
+    model = LanguageId(config.language)
+    try:
+        labels, scores, _ = model.predict(texts)
+    except BaseException as e:
+        refusal(e)  # of one of them: which?
+        labels, scores = [UNKNOWN] * len(texts), np.zeros(len(texts), np.float32)
+        for number, text in enumerate(texts):
+            try:
+                (labels[number],), scores[number : number + 1], _ = model.predict([text])
+            except BaseException as e:
+                rejects.add(number, f"its language cannot be told: {refusal(e)}", text.encode("utf-8"))
     return pa.array(list(labels), pa.string()), scores

@@ -28,13 +28,14 @@ import pyarrow.parquet as pq
 
 from gpu_curate.config import Config, public
 from gpu_curate.document import ROW_BITS
-from gpu_curate.errors import FatalError
+from gpu_curate.errors import FatalError, NothingKeptError
 from gpu_curate.fingerprint import versions
 from gpu_curate.formats import FORMATS
 from gpu_curate.jit import njit
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.documents import FILES
+from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.tokens import lengths, open_encoder
 from gpu_curate.storage import publish, read_json, write_json
 
@@ -168,6 +169,7 @@ def _fate(context: Context) -> str:
     dropped: Counter[str] = Counter()
     for receipt in context.box("decisions").receipts():
         dropped.update(receipt["by_reason"]["documents"])
+    rejected += dropped.pop(REJECTED, 0)
     told = [f"{sum(dropped.values())} were read", *(f"{reason} dropped {n}" for reason, n in dropped.most_common())]
     return ", ".join(told + ([f"{rejected} rejected"] if rejected else []))
 
@@ -184,7 +186,7 @@ class _Layout:
         kept = {name: values[order] for name, values in kept.items()}
         total = int(kept["tokens"].sum())
         if len(kept["key"]) == 0:
-            raise FatalError(f"no document was kept: {_fate(context)}", "no shard was written")
+            raise NothingKeptError(f"no document was kept: {_fate(context)}")
         held, self.facts = _split(config, kept, total, self._train_only())
         train = {name: values[~held] for name, values in kept.items()}
         train, mixture = _mix(config, train)

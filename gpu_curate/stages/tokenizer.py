@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gpu_curate import guard
 from gpu_curate.config import Config, Tokenizer
 from gpu_curate.document_text import host_text
-from gpu_curate.errors import ConfigError, FatalError
+from gpu_curate.errors import ConfigError, NothingKeptError
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.storage import publish
 
@@ -48,7 +49,7 @@ class TrainedTokenizer(Stage):
         assert options.train is not None
         texts = sample(context, options.train.max_bytes)
         if not texts:
-            raise FatalError("tokenizer.train: there is no text to train on: every document is empty")
+            raise NothingKeptError("tokenizer.train: there is no text to train on: every document is empty")
         box = context.box(self.name)
         path = box.path(part, ".tokenizer.json")
         with publish(path) as temp:
@@ -118,6 +119,7 @@ def train_from_files(
     from gpu_curate.sources import Record, Reject
     from gpu_curate.sources.files import find, stem
     from gpu_curate.stages.documents import make_reader
+    from gpu_curate.stages.rejects import place_of
     from gpu_curate.text.normalize import well_formed
     from gpu_curate.tokenizer import train
 
@@ -134,10 +136,10 @@ def train_from_files(
             else:
                 source = TextSource(name="train", type="text")
             reader = make_reader(source)
-            for split in reader.splits(file.path, file.size, 1 << 40):
-                for item in reader.read(split):
+            for split in guard.splits(reader, file.path, file.size, 1 << 40):
+                for item in guard.read(reader, split):
                     if isinstance(item, Reject):
-                        rejected.append(f"{file.path}: row {item.row}: {item.reason}")
+                        rejected.append(f"{place_of(file.path, item.row, item.offset)}: {item.reason}")
                     if isinstance(item, Record):
                         if facts["bytes"] >= max_bytes:
                             return

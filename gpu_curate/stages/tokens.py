@@ -13,6 +13,7 @@ from gpu_curate.config import Config
 from gpu_curate.document_text import host_text
 from gpu_curate.errors import FatalError
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.rejects import LateRejects
 from gpu_curate.storage import publish, read_json, write_json
 from gpu_curate.tokenizer import Encoder
 
@@ -24,13 +25,13 @@ class Tokens(Stage):
     """Tokenise every document. Tokenising one that is dropped later is cheaper than waiting for the decision.
 
     Reads: documents(text), tokenizer.  Writes: part.bin (ids back to back, uint16 or uint32, little-endian, no EOT) and
-    part.len (int64 ids of each document).
+    part.len (int64 ids of each document). A text that no library can encode has none and is rejected (`LateRejects`).
     Memory: partition text and a few MiB of ids.
     """
 
     name: ClassVar[str] = "tokens"
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = ("stages.tokens", "tokenizer")
+    code: ClassVar[tuple[str, ...]] = ("stages.tokens", "stages.rejects", "tokenizer", "guard")
 
     def reads(self, config: Config) -> tuple[str, ...]:
         return ("tokenizer",) if config.tokenizer.train is not None else ()
@@ -43,7 +44,8 @@ class Tokens(Stage):
         return {"identity": load(config.tokenizer).identity, **config.tokenizer.model_dump(include={"eot", "library"})}
 
     def libraries(self, config: Config) -> tuple[str, ...]:
-        return ("tiktoken",) if (config.tokenizer.path or "").startswith("tiktoken:") else ("tokenizers",)
+        of_tiktoken = (config.tokenizer.path or "").startswith("tiktoken:")
+        return ("tiktoken", "tokenizers") if of_tiktoken else ("tokenizers",)  # the second stands in for the first
 
     def prepare(self, context: Context) -> None:
         """Choose the library here, once: workers open it without proving its ids again."""
@@ -60,22 +62,29 @@ class Tokens(Stage):
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         watch = Stopwatch()
         encoder = open_encoder(context.box(self.name).folder)
-        text = host_text(context.box(self.follows).verified(part, ".parquet"))
+        documents = context.box(self.follows).verified(part, ".parquet")
+        text = host_text(documents)
         box = context.box(self.name)
+        rejects = LateRejects(context, self.name, part, documents)
         path, lengths = box.path(part, ".bin"), np.zeros(len(text), np.int64)
         special = 0
         with publish(path) as temp, temp.open("wb") as f:
             for start, stop in text.batches(_BATCH_BYTES):
                 batch = text.slice(start, stop)
                 special += encoder.count_special_in(batch)
-                ids, lengths[start:stop] = encoder.encode_column(batch)
+                refused: dict[int, str] = {}
+                ids, lengths[start:stop] = encoder.encode_column(batch, refused)
+                for number, reason in refused.items():
+                    rejects.add(start + number, f"the tokenizer cannot encode it: {reason}", batch.raw(number))
                 if len(ids) != lengths[start:stop].sum():
                     raise FatalError(f"partition {part}: {encoder.library} gave {len(ids)} ids for other lengths")
                 f.write(memoryview(np.ascontiguousarray(ids, encoder.dtype.newbyteorder("<"))))
         lengths_path = box.path(part, ".len")
         with publish(lengths_path) as temp:
             temp.write_bytes(lengths.astype("<i8").tobytes())
+        late, counts = rejects.write()
         facts = {
+            **counts,
             "documents": len(text),
             "bytes": text.nbytes,
             "tokens": int(lengths.sum()) + len(text),
@@ -88,7 +97,7 @@ class Tokens(Stage):
             "library_reason": encoder.reason,
             "backend": "cpu",
         }
-        return box.commit(part, [path, lengths_path], {**facts, **watch.facts()})
+        return box.commit(part, [path, lengths_path, *late], {**facts, **watch.facts()})
 
 
 @functools.lru_cache(maxsize=2)

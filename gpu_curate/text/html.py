@@ -250,6 +250,8 @@ def extract(html: str, how: Extraction) -> str:
         logger.setLevel(logging.CRITICAL + 1)  # it warns of every page that it drops; those are counted here
     try:
         return run(module, html, how)
+    except MemoryError:
+        raise
     except Exception as e:  # whatever the library cannot stand (RecursionError, lxml's own errors) is about this page
         raise InputError(f"{how.extractor} failed: {type(e).__name__}") from e
 

@@ -1,0 +1,64 @@
+"""The guard around other people's libraries: what one raises about a file or a document is that one's reject.
+
+A library may raise anything: its own classes, RecursionError, AssertionError, a Rust panic (a BaseException). Whoever hands
+it one file or one document asks `refusal` what the error means, and rejects that file or document with the answer.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Any
+
+from gpu_curate.errors import GpuCurateError, InputError, one_line
+from gpu_curate.sources import Record, Reject, Skip, Split
+
+# the machine's trouble, whatever file it met
+_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
+_PANIC = "PanicException"  # pyo3's, of each library its own class, which none of them exports
+
+
+def refusal(e: BaseException) -> str:
+    """Why a library refused what it was given.
+
+    Call it in `except BaseException`.
+    Raises:
+        e itself, where it is no word about the input: our own errors (but InputError, which says that one record is
+        wrong), no memory, no file handles, Ctrl-C.
+    """
+    if isinstance(e, InputError):
+        return e.message
+    if isinstance(e, GpuCurateError | MemoryError) or getattr(e, "errno", None) in _OF_THE_MACHINE:
+        raise e
+    if not isinstance(e, Exception) and type(e).__name__ != _PANIC:
+        raise e
+    if isinstance(e, OSError):
+        return one_line(e) or type(e).__name__
+    return f"{type(e).__name__}: {one_line(e)}"
+
+
+def read(reader: Any, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
+    """`reader.read`; whatever it raises about the file is one reject more, and the file is cut there."""
+    row = split.first_row
+    try:
+        for item in reader.read(split, skip) if skip else reader.read(split):
+            row = getattr(item, "row", None) or row  # of the last record before the error, or where the split begins
+            yield item
+        return
+    except BaseException as e:
+        reason = refusal(e)
+    yield Reject(row, None, f"unreadable: {reason}", cut=True)
+
+
+def splits(reader: Any, path: str, size: int, max_bytes: int) -> list[Split]:
+    """`reader.splits`; a file that its library cannot cut is one split, and `read` says what is wrong with it."""
+    try:
+        return reader.splits(path, size, max_bytes)
+    except BaseException as e:
+        refusal(e)
+    return [Split(path, 0, -1, 0, 0)]
+
+
+def head(text: str | bytes, size: int = 200) -> bytes:
+    """The first bytes of a document, for rejects/."""
+    return text[:size] if isinstance(text, bytes) else text[:size].encode("utf-8", "replace")[:size]

@@ -1,0 +1,116 @@
+"""Rejects: what could not be read or taken, each with its place and reason, in rejects/ and counted in receipts.
+
+Most are written with documents/. A text that a later step's library cannot take is rejected there (`LateRejects`): it keeps
+its row in every box, the step writes the least it can for it, and decisions/ lets it go under `rejected`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow.parquet as pq
+
+from gpu_curate.errors import InputError
+from gpu_curate.guard import head
+from gpu_curate.sources import Reject
+from gpu_curate.stages import Context
+from gpu_curate.storage import publish
+
+REJECTED = "rejected"  # the reason that decisions/ gives a late reject
+_MAX_KINDS = 50  # reasons counted apart in a receipt
+_OTHER = "other reasons"
+_NUMBER = re.compile(r"(?<![\w'-])\d+")
+
+
+def kind_of(reason: str) -> str:
+    """A reason without what differs from record to record: up to its first colon, numbers as N."""
+    return _NUMBER.sub("N", reason.partition(": ")[0])[:120]
+
+
+def add_kinds(counts: Counter[str], more: dict[str, int]) -> None:
+    """Add counts by kind; a kind too many is one of the others."""
+    for kind, n in more.items():
+        counts[kind if kind in counts or len(counts) < _MAX_KINDS else _OTHER] += n
+
+
+def place_of(path: str, row: int | None, offset: int | None) -> str:
+    """Where a record stands, for a message."""
+    where = [] if row is None else [f"row {row}"]
+    where += [] if offset is None else [f"byte {offset}"]
+    return f"{path}: {', '.join(where)}" if where else path
+
+
+def write_reject(f: IO[str], source: str, path: str, reject: Reject, **more: int) -> None:
+    """One line of rejects/."""
+    row = {
+        "source": source,
+        "path": path,
+        "row": reject.row,
+        "offset": reject.offset,
+        "reason": reject.reason,
+        "head": reject.head.decode("utf-8", "backslashreplace"),
+        **more,
+    }
+    f.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+class LateRejects:
+    """The documents of a partition that a step behind documents/ could not take.
+
+    Args:
+        box: the step's.
+        documents: the partition's Parquet file in documents/.
+    Raises:
+        InputError: at the first one, if `run.strict`.
+    """
+
+    def __init__(self, context: Context, box: str, part: str, documents: Path):
+        self._context, self._box, self._part, self._documents = context, box, part, documents
+        self._found: dict[int, Reject] = {}  # by number in the partition
+
+    def add(self, number: int, reason: str, text: bytes) -> None:
+        self._found.setdefault(number, Reject(None, None, reason, head(text)))
+
+    def write(self) -> tuple[list[Path], dict[str, Any]]:
+        """Publish them. Returns: the files and the facts that the step's receipt has to have; nothing if there are none."""
+        if not self._found:
+            return [], {}
+        found = dict(sorted(self._found.items()))
+        columns = ["doc_id", "source", "path", "row"]
+        rows = pq.read_table(self._documents, columns=columns, use_threads=False).take(list(found)).to_pylist()
+        path = late_path(self._context, self._box, self._part)
+        with publish(path) as temp, temp.open("w", encoding="utf-8") as f:
+            for (number, reject), row in zip(found.items(), rows, strict=True):
+                reject = reject._replace(row=row["row"])
+                if self._context.config.run.strict:
+                    raise InputError(
+                        f"{place_of(row['path'], row['row'], None)}, doc_id {row['doc_id']}: {reject.reason}",
+                        "run.strict is on; without it the document goes to rejects",
+                    )
+                write_reject(f, row["source"], row["path"], reject, doc_id=row["doc_id"], number=number)
+        return [path], {"late_rejects": len(found)}
+
+
+def first_reject(reject: Reject, path: str) -> dict[str, Any]:
+    return {"path": path, "row": reject.row, "offset": reject.offset, "reason": reject.reason}
+
+
+def late_path(context: Context, box: str, part: str) -> Path:
+    """Where a step lists its rejects: below the name of its own folder, so that another fingerprint has another file."""
+    return context.box("rejects").folder / f"part-{part}.{context.folders[box]}.jsonl"
+
+
+def late_rejects(context: Context, box: str, part: str) -> dict[int, str]:
+    """Reason by number in the partition of the documents that a step rejected. Raises: CorruptError."""
+    receipt = context.box(box).receipt(part)
+    if receipt is None or not receipt.get("late_rejects"):
+        return {}
+    path = late_path(context, box, part)
+    name = next(f["file"] for f in receipt["files"] if f["file"].endswith(path.name))
+    text = context.box(box).verified_file(part, name).read_text(encoding="utf-8")
+    rows = map(json.loads, text.splitlines())
+    return {row["number"]: row["reason"] for row in rows}
