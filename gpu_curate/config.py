@@ -212,26 +212,51 @@ _Ratio = Annotated[float, Field(ge=0.0)]
 _Count = Annotated[int, Field(ge=0)]
 
 
-def _bound(default: float, drops: str, source: str) -> Any:
-    """A threshold: what it drops (a document on the bound is kept) and where its value is from."""
-    return Field(default, description=f"drops a document with {drops}; null: off; {source}")
+# What a rule was made for: `quality.rule` tells which languages and scripts that is.
+ANY_SCRIPT, SPACED_SCRIPTS, MARKED_SCRIPTS, ENGLISH = (
+    "all scripts",
+    "scripts with spaces between words",
+    "scripts that mark the end of a sentence",
+    "English",
+)
+
+
+def _bound(default: float, drops: str, source: str, made_for: str = ANY_SCRIPT) -> Any:
+    """A threshold: what it drops (a document on the bound is kept), where its value is from, and which texts it suits."""
+    description = f"drops a document with {drops}; null: off; for {made_for}; {source}"
+    return Field(default, description=description, json_schema_extra={"made_for": made_for})
 
 
 class GopherQuality(Section):
-    """Rae et al. 2021, arXiv:2112.11446, section A.1.1. Words are runs without white space."""
+    """Rae et al. 2021, arXiv:2112.11446, section A.1.1. Words are runs without white space; in scripts without spaces
+    letters are counted, 1.5 (Han) or 4 (kana, Thai, Lao, Khmer, Burmese, Tibetan) to a word."""
 
     min_words: _Count | None = _bound(50, "fewer words, those of symbols alone not counted", "Gopher A.1.1")
     max_words: _Count | None = _bound(100_000, "more words, those of symbols alone not counted", "Gopher A.1.1")
-    min_mean_word_chars: _Ratio | None = _bound(3.0, "shorter words on average", "Gopher A.1.1")
-    max_mean_word_chars: _Ratio | None = _bound(10.0, "longer words on average", "Gopher A.1.1")
+    min_mean_word_chars: _Ratio | None = _bound(3.0, "shorter words on average", "Gopher A.1.1", ENGLISH)
+    max_mean_word_chars: _Ratio | None = _bound(10.0, "longer words on average", "Gopher A.1.1", ENGLISH)
     max_hash_to_word_ratio: _Ratio | None = _bound(0.1, "more `#` per word", "Gopher A.1.1")
     max_ellipsis_to_word_ratio: _Ratio | None = _bound(0.1, "more `...` and `…` per word", "Gopher A.1.1")
     max_bullet_line_fraction: _Fraction | None = _bound(0.9, "more lines that start with `-` or `•`", "Gopher A.1.1")
     max_ellipsis_line_fraction: _Fraction | None = _bound(0.3, "more lines that end with an ellipsis", "Gopher A.1.1")
     min_alphabetic_word_fraction: _Fraction | None = _bound(0.8, "fewer words that hold a letter", "Gopher A.1.1")
-    min_stop_words: _Count | None = _bound(
-        2, "fewer different ones of: the be to of and that have with", "Gopher A.1.1; English"
+    min_stop_words: _Count | None = _bound(2, "fewer different ones of `stop_words`", "Gopher A.1.1", ENGLISH)
+    stop_words: list[str] = Field(
+        ["the", "be", "to", "of", "and", "that", "have", "with"],
+        max_length=32,
+        description="words that `min_stop_words` looks for, spelt and cased as in the text; those of Gopher A.1.1 are "
+        "English; for other languages FineWeb-2 publishes lists (configs/fineweb2_arabic.yaml has one)",
     )
+
+    @field_validator("stop_words")
+    @classmethod
+    def _are_words(cls, words: list[str]) -> list[str]:
+        for word in words:
+            if word.split() != [word]:
+                raise ValueError(f"{word!r} is not one word: a word of a text holds no white space")
+        if len(set(words)) < len(words):
+            raise ValueError("a word is named twice")
+        return words
 
     @model_validator(mode="after")
     def _in_order(self) -> GopherQuality:
@@ -239,6 +264,12 @@ class GopherQuality(Section):
             low, high = getattr(self, f"min_{name}"), getattr(self, f"max_{name}")
             if low is not None and high is not None and low > high:
                 raise ValueError(f"min_{name}={low} above max_{name}={high} drops every document; swap them")
+        asked = self.min_stop_words or 0
+        if "stop_words" in self.model_fields_set and asked > len(self.stop_words):
+            raise ValueError(
+                f"min_stop_words={self.min_stop_words} of {len(self.stop_words)} stop_words drops every document; "
+                "name more words, or min_stop_words: null"
+            )
         return self
 
 
@@ -258,31 +289,31 @@ class GopherRepetition(Section):
     max_duplicate_line_fraction: _Fraction | None = _bound(0.3, "more repeated lines", "Gopher table A1")
     max_duplicate_line_char_fraction: _Fraction | None = _bound(0.2, "more of it in repeated lines", "Gopher table A1")
     max_top_2_gram_char_fraction: _Fraction | None = _bound(
-        0.2, "more of it in its commonest 2-gram", "Gopher table A1"
+        0.2, "more of it in its commonest 2-gram", "Gopher table A1", SPACED_SCRIPTS
     )
     max_top_3_gram_char_fraction: _Fraction | None = _bound(
-        0.18, "more of it in its commonest 3-gram", "Gopher table A1"
+        0.18, "more of it in its commonest 3-gram", "Gopher table A1", SPACED_SCRIPTS
     )
     max_top_4_gram_char_fraction: _Fraction | None = _bound(
-        0.16, "more of it in its commonest 4-gram", "Gopher table A1"
+        0.16, "more of it in its commonest 4-gram", "Gopher table A1", SPACED_SCRIPTS
     )
     max_duplicate_5_gram_char_fraction: _Fraction | None = _bound(
-        0.15, "more of it in repeated 5-grams", "Gopher table A1"
+        0.15, "more of it in repeated 5-grams", "Gopher table A1", SPACED_SCRIPTS
     )
     max_duplicate_6_gram_char_fraction: _Fraction | None = _bound(
-        0.14, "more of it in repeated 6-grams", "Gopher table A1"
+        0.14, "more of it in repeated 6-grams", "Gopher table A1", SPACED_SCRIPTS
     )
     max_duplicate_7_gram_char_fraction: _Fraction | None = _bound(
-        0.13, "more of it in repeated 7-grams", "Gopher table A1"
+        0.13, "more of it in repeated 7-grams", "Gopher table A1", SPACED_SCRIPTS
     )
     max_duplicate_8_gram_char_fraction: _Fraction | None = _bound(
-        0.12, "more of it in repeated 8-grams", "Gopher table A1"
+        0.12, "more of it in repeated 8-grams", "Gopher table A1", SPACED_SCRIPTS
     )
     max_duplicate_9_gram_char_fraction: _Fraction | None = _bound(
-        0.11, "more of it in repeated 9-grams", "Gopher table A1"
+        0.11, "more of it in repeated 9-grams", "Gopher table A1", SPACED_SCRIPTS
     )
     max_duplicate_10_gram_char_fraction: _Fraction | None = _bound(
-        0.10, "more of it in repeated 10-grams", "Gopher table A1"
+        0.10, "more of it in repeated 10-grams", "Gopher table A1", SPACED_SCRIPTS
     )
 
 
@@ -291,11 +322,14 @@ class C4(Section):
 
     end_punctuation: bool = Field(
         True,
-        description="count only lines that end in one of .?!\"' and not in `...`; false: as FineWeb did (section 3.5)",
+        description="count only lines that end in one of .?!\"' or another script's mark at the end of a sentence, closing "
+        "quotes outside ASCII left out, and not in `...`; false: as FineWeb did (section 3.5)",
     )
     max_lorem_ipsum_lines: _Count | None = _bound(0, "more lines of `lorem ipsum`", "C4, section 2.2")
     max_curly_bracket_lines: _Count | None = _bound(0, "more lines with `{`", "C4, section 2.2")
-    min_sentences: _Count | None = _bound(5, "fewer sentences in the lines that C4 keeps", "C4's released code")
+    min_sentences: _Count | None = _bound(
+        5, "fewer sentences in the lines that C4 keeps", "C4's released code", MARKED_SCRIPTS
+    )
 
 
 class FineWeb(Section):
@@ -303,10 +337,12 @@ class FineWeb(Section):
 
     min_nonblank_lines: _Count | None = _bound(1, "fewer lines that hold a word", "datatrove 0.10.1 (empty)")
     min_terminal_line_fraction: _Fraction | None = _bound(
-        0.12, "fewer lines that end in terminal punctuation", "FineWeb, section 3.6"
+        0.12, "fewer lines that end in terminal punctuation of any script", "FineWeb, section 3.6", MARKED_SCRIPTS
     )
     max_short_line_fraction: _Fraction | None = _bound(
-        0.67, "more lines of at most 30 characters", "FineWeb, section 3.6"
+        0.67,
+        "more lines of at most 30 characters (a Han letter counts 4, of kana, Hangul, Ethiopic 2)",
+        "FineWeb, section 3.6",
     )
     max_duplicate_line_text_fraction: _Fraction | None = _bound(
         0.01, "more of it, line ends not counted, in repeated lines", "datatrove 0.10.1 (FineWeb, section 3.6: 0.1)"

@@ -17,7 +17,7 @@ from gpu_curate import config
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops.text_stats import SCHEMA
 from gpu_curate.quality import c4, fineweb, gopher
-from gpu_curate.quality.rule import Rule
+from gpu_curate.quality.rule import Rule, unwritten_words
 
 # Families and, within them, rules have one order for ever: a rule's place is its bit. New ones are appended.
 _RULES_OF: dict[str, tuple[Callable[[Any], list[Rule]], type[config.Section]]] = {
@@ -42,7 +42,7 @@ def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """
     return {
         "chars": stats["chars"],
-        "words": stats["words"],
+        "words": (stats["words"] + unwritten_words(stats)).astype(np.int32),
         **gopher.scores(stats),
         **c4.scores(stats),
         **fineweb.scores(stats),

@@ -13,6 +13,10 @@ Deviates from it, on purpose:
     lines       end at "\\n" only.
     citations   (`[1]`, `[edit]`, `[citation needed]`) are looked through at the end of a line only, with ASCII digits.
     phrases     ignore the case of ASCII letters only.
+    scripts     A line may end in the mark of any script that ends a sentence (。 ؟ ।), and closing quotes and brackets outside
+                ASCII may follow it (。」 .”). Of 380 web pages in English 2 more have five sentences so (1 in 190).
+                A line of a script without spaces has three words if its letters make as many: see ops/text_stats.
+                In ASCII nothing changes.
     sentences   datatrove's English default (spaCy) ends a sentence at a mark that is a word of its own, and knows
                 abbreviations; here a sentence ends at any mark but that of an initial (see ops/text_stats).
 Not here: the paper's list of obscene words.
@@ -43,7 +47,7 @@ def rules(t: config.C4) -> list[Rule]:
     """Placeholder text, code, and too little prose."""
     c4 = "c4" if t.end_punctuation else "c4_unended"
     return [
-        Rule("c4:lorem_ipsum", f"{c4}_lorem_ipsum_lines", "max", t.max_lorem_ipsum_lines),
-        Rule("c4:curly_bracket", f"{c4}_curly_bracket_lines", "max", t.max_curly_bracket_lines),
-        Rule("c4:too_few_sentences", f"{c4}_sentences", "min", t.min_sentences),
+        Rule.of(t, "c4:lorem_ipsum", f"{c4}_lorem_ipsum_lines", "max_lorem_ipsum_lines"),
+        Rule.of(t, "c4:curly_bracket", f"{c4}_curly_bracket_lines", "max_curly_bracket_lines"),
+        Rule.of(t, "c4:too_few_sentences", f"{c4}_sentences", "min_sentences"),
     ]

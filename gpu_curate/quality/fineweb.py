@@ -3,7 +3,10 @@
 Source: Penedo et al. 2024, arXiv:2406.17557, section 3.6; the defaults are those of FineWebQualityFilter in datatrove
 0.10.1, with which the decisions agree when it splits words at white space. Lines are those that are not blank.
 
-Deviates: lines are compared by 64-bit hashes. (The paper's limit for duplicate lines is 0.1, the released code's 0.01; the
+Deviates: lines are compared by 64-bit hashes. A line may end in closing quotes and brackets outside ASCII after its mark
+(。」 .”), for which 4 of 380 web pages in English pass where datatrove drops them. A Han letter is 4 characters of a line, one
+of kana, Hangul or Ethiopic 2, and letters of scripts without spaces make words (see ops/text_stats). In ASCII nothing
+changes. (The paper's limit for duplicate lines is 0.1, the released code's 0.01; the
 paper's short lines have fewer than 30 characters, the code's at most 30.)
 """
 
@@ -14,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gpu_curate import config
-from gpu_curate.quality.rule import Rule, fraction
+from gpu_curate.quality.rule import Rule, fraction, unwritten_words
 
 
 def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -24,16 +27,20 @@ def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         "terminal_line_fraction": fraction(stats["terminal_lines"], lines),
         "short_line_fraction": fraction(stats["short_lines"], lines),
         "duplicate_line_text_fraction": fraction(stats["duplicate_line_chars"], text_chars),
-        "newline_to_word_ratio": fraction(stats["newlines"], stats["words"]),
+        "newline_to_word_ratio": fraction(stats["newlines"], stats["words"] + unwritten_words(stats)),
     }
 
 
 def rules(t: config.FineWeb) -> list[Rule]:
     """Whether its lines are sentences: ends, lengths, repeats, and how many there are."""
+
+    def rule(name: str, score: str, key: str) -> Rule:
+        return Rule.of(t, f"fineweb:{name}", score, key)
+
     return [
-        Rule("fineweb:no_text", "nonblank_lines", "min", t.min_nonblank_lines),
-        Rule("fineweb:too_few_terminal_lines", "terminal_line_fraction", "min", t.min_terminal_line_fraction),
-        Rule("fineweb:too_many_short_lines", "short_line_fraction", "max", t.max_short_line_fraction),
-        Rule("fineweb:duplicate_line_chars", "duplicate_line_text_fraction", "max", t.max_duplicate_line_text_fraction),
-        Rule("fineweb:too_many_newlines", "newline_to_word_ratio", "max", t.max_newline_to_word_ratio),
+        rule("no_text", "nonblank_lines", "min_nonblank_lines"),
+        rule("too_few_terminal_lines", "terminal_line_fraction", "min_terminal_line_fraction"),
+        rule("too_many_short_lines", "short_line_fraction", "max_short_line_fraction"),
+        rule("duplicate_line_chars", "duplicate_line_text_fraction", "max_duplicate_line_text_fraction"),
+        rule("too_many_newlines", "newline_to_word_ratio", "max_newline_to_word_ratio"),
     ]

@@ -16,8 +16,12 @@ Deviates from them, on purpose:
                 dropped though nothing repeats; `unrepeated_top_n_grams: false` scores them 0.
     n-grams     are equal if their words are; datatrove joins the words first, so that "ab c" equals "a bc" (n from 5).
     identity    of words, lines and paragraphs is that of 64-bit hashes.
-A script without spaces (Chinese, Thai) makes one word of a sentence: too_few_words drops it. Keep these families for
-languages that space their words; min_stop_words is for English.
+    scripts     without spaces (Chinese, Japanese, Thai, Khmer ...) write a clause or a paragraph as one run. Their letters are
+                counted instead, 1.5 (Han) or 4 (the others) to a word, on top of the runs: see ops/text_stats. The mean length
+                of words counts a Han letter as 4 characters, one of kana, Hangul or Ethiopic as 2. In ASCII nothing changes.
+    n-grams     of such scripts are n-grams of runs; so of a document most of whose words are unwritten an n-gram that occurs
+                once is none. datatrove splits Chinese, Japanese, Thai ... by a tokenizer per language.
+min_stop_words is for the language of `stop_words`; the bounds on the length of words are for English.
 """
 
 from __future__ import annotations
@@ -28,30 +32,34 @@ import numpy as np
 
 from gpu_curate import config
 from gpu_curate.ops.text_stats import DUPLICATE_N, TOP_N
-from gpu_curate.quality.rule import Rule, fraction
+from gpu_curate.quality.rule import Rule, fraction, unwritten_chars, unwritten_words
 
 
 def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The scores of both families from the statistics of N documents."""
-    words, lines, chars = stats["words"], stats["lines"], stats["chars"]
+    unwritten = unwritten_words(stats)
+    words, lines, chars = stats["words"] + unwritten, stats["lines"], stats["chars"]
+    solid, solid_chars = stats["non_symbol_words"] + unwritten, stats["non_symbol_word_chars"] + unwritten_chars(stats)
     longest = stats["longest_repeated_n_gram"]
-    top = {f"top_{n}_gram_char_fraction": fraction(stats[f"top_{n}_gram_chars"], chars) for n in TOP_N}
+    found = {n: fraction(stats[f"top_{n}_gram_chars"], chars) for n in TOP_N}
+    repeated = {n: np.where(longest >= n, found[n], 0.0) for n in TOP_N}
+    hidden = 2 * unwritten > words
     return {
-        "non_symbol_words": stats["non_symbol_words"],
-        "mean_word_chars": fraction(stats["non_symbol_word_chars"], stats["non_symbol_words"]),
+        "non_symbol_words": solid.astype(np.int32),
+        "mean_word_chars": fraction(solid_chars, solid),
         "hash_to_word_ratio": fraction(stats["hashes"], words),
         "ellipsis_to_word_ratio": fraction(stats["ellipses"], words),
         "bullet_line_fraction": fraction(stats["bullet_lines"], lines),
         "ellipsis_line_fraction": fraction(stats["ellipsis_lines"], lines),
-        "alphabetic_word_fraction": fraction(stats["alphabetic_words"], words),
+        "alphabetic_word_fraction": fraction(stats["alphabetic_words"] + unwritten, words),
         "stop_words": stats["stop_words"],
         "nonblank_lines": stats["nonblank_lines"],
         "duplicate_paragraph_fraction": fraction(stats["duplicate_paragraphs"], stats["paragraphs"]),
         "duplicate_paragraph_char_fraction": fraction(stats["duplicate_paragraph_chars"], chars),
         "duplicate_line_fraction": fraction(stats["duplicate_lines"], stats["nonblank_lines"]),
         "duplicate_line_char_fraction": fraction(stats["duplicate_line_chars"], chars),
-        **top,
-        **{f"repeated_{name}": np.where(longest >= n, top[name], 0.0) for n, name in zip(TOP_N, top, strict=True)},
+        **{f"top_{n}_gram_char_fraction": np.where(hidden, repeated[n], found[n]) for n in TOP_N},
+        **{f"repeated_top_{n}_gram_char_fraction": repeated[n] for n in TOP_N},
         **{
             f"duplicate_{n}_gram_char_fraction": fraction(stats[f"duplicate_{n}_gram_chars"], chars)
             for n in DUPLICATE_N
@@ -61,18 +69,21 @@ def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def quality_rules(t: config.GopherQuality) -> list[Rule]:
     """Whether it reads like text at all: length, word length, symbols, bullets, letters, stop words."""
-    family = "gopher_quality"
+
+    def rule(name: str, score: str, key: str) -> Rule:
+        return Rule.of(t, f"gopher_quality:{name}", score, key)
+
     return [
-        Rule(f"{family}:too_few_words", "non_symbol_words", "min", t.min_words),
-        Rule(f"{family}:too_many_words", "non_symbol_words", "max", t.max_words),
-        Rule(f"{family}:words_too_short", "mean_word_chars", "min", t.min_mean_word_chars),
-        Rule(f"{family}:words_too_long", "mean_word_chars", "max", t.max_mean_word_chars),
-        Rule(f"{family}:too_many_hashes", "hash_to_word_ratio", "max", t.max_hash_to_word_ratio),
-        Rule(f"{family}:too_many_ellipses", "ellipsis_to_word_ratio", "max", t.max_ellipsis_to_word_ratio),
-        Rule(f"{family}:too_many_bullet_lines", "bullet_line_fraction", "max", t.max_bullet_line_fraction),
-        Rule(f"{family}:too_many_ellipsis_lines", "ellipsis_line_fraction", "max", t.max_ellipsis_line_fraction),
-        Rule(f"{family}:too_few_alphabetic_words", "alphabetic_word_fraction", "min", t.min_alphabetic_word_fraction),
-        Rule(f"{family}:too_few_stop_words", "stop_words", "min", t.min_stop_words),
+        rule("too_few_words", "non_symbol_words", "min_words"),
+        rule("too_many_words", "non_symbol_words", "max_words"),
+        rule("words_too_short", "mean_word_chars", "min_mean_word_chars"),
+        rule("words_too_long", "mean_word_chars", "max_mean_word_chars"),
+        rule("too_many_hashes", "hash_to_word_ratio", "max_hash_to_word_ratio"),
+        rule("too_many_ellipses", "ellipsis_to_word_ratio", "max_ellipsis_to_word_ratio"),
+        rule("too_many_bullet_lines", "bullet_line_fraction", "max_bullet_line_fraction"),
+        rule("too_many_ellipsis_lines", "ellipsis_line_fraction", "max_ellipsis_line_fraction"),
+        rule("too_few_alphabetic_words", "alphabetic_word_fraction", "min_alphabetic_word_fraction"),
+        rule("too_few_stop_words", "stop_words", "min_stop_words"),
     ]
 
 
@@ -81,10 +92,10 @@ def repetition_rules(t: config.GopherRepetition) -> list[Rule]:
     family = "gopher_repetition"
 
     def rule(part: str, score: str = "") -> Rule:
-        return Rule(f"{family}:{part}s", f"{score}{part}_fraction", "max", getattr(t, f"max_{part}_fraction"))
+        return Rule.of(t, f"{family}:{part}s", f"{score}{part}_fraction", f"max_{part}_fraction")
 
     return [
-        Rule(f"{family}:no_text", "nonblank_lines", "min", t.min_nonblank_lines),
+        Rule.of(t, f"{family}:no_text", "nonblank_lines", "min_nonblank_lines"),
         rule("duplicate_paragraph"),
         rule("duplicate_paragraph_char"),
         rule("duplicate_line"),

@@ -1,4 +1,4 @@
-"""What a rule is."""
+"""What a rule is, and how a document's words and characters are measured."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+
+from gpu_curate.config import ENGLISH, MARKED_SCRIPTS, SPACED_SCRIPTS, Section
+from gpu_curate.ops.text_stats import DOUBLE_CHARS, HAN_CHARS, HAN_PARTS, UNSPACED_PARTS, WORD_PARTS
+
+# As `text.scripts` names them.
+UNSPACED_SCRIPTS = frozenset(
+    ("Han", "Kana", "Bopomofo", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan", "Tai", "New Tai", "Javanese")
+)
+UNMARKED_SCRIPTS = frozenset(("Thai", "Lao", "Tibetan"))  # Unicode has no Sentence_Terminal of theirs
 
 
 @dataclass(frozen=True)
@@ -18,12 +27,22 @@ class Rule:
         score: a name of `quality.SCORES`.
         bound: `min`: lower scores fail. `max`: higher ones do.
         limit: the bound; None: the rule is off and fails nothing. 0 is a bound like any other.
+        key: of the bound in the family's section of the config.
+        made_for: one of config's ANY_SCRIPT, SPACED_SCRIPTS, MARKED_SCRIPTS, ENGLISH.
     """
 
     name: str
     score: str
     bound: Literal["min", "max"]
     limit: float | None
+    key: str
+    made_for: str
+
+    @classmethod
+    def of(cls, section: Section, name: str, score: str, key: str) -> Rule:
+        """The rule of a key of a section; `min_` or `max_` at its start tells the bound."""
+        made_for = type(section).model_fields[key].json_schema_extra["made_for"]  # type: ignore[index]
+        return cls(name, score, key[:3], getattr(section, key), key, made_for)  # type: ignore[arg-type]
 
     def fails(self, scores: Mapping[str, np.ndarray]) -> np.ndarray:
         """bool of N."""
@@ -31,6 +50,30 @@ class Rule:
         if self.limit is None:
             return np.zeros(len(score_N), np.bool_)
         return score_N < self.limit if self.bound == "min" else score_N > self.limit
+
+    def suits(self, script: str | None, language: str | None) -> bool | None:
+        """Whether it was made for a text of this script (`text.scripts`) and language (ISO 639-1); None: not known."""
+        if self.made_for == ENGLISH and language is not None:
+            return language == "en"
+        if script is None:
+            return None
+        if self.made_for == ENGLISH:
+            return None if script == "Latin" else False
+        if self.made_for == SPACED_SCRIPTS:
+            return script not in UNSPACED_SCRIPTS
+        return self.made_for != MARKED_SCRIPTS or script not in UNMARKED_SCRIPTS
+
+
+def unwritten_words(stats: Mapping[str, np.ndarray]) -> np.ndarray:
+    """int64 of N: words beyond those between spaces, that a reader finds in letters of scripts without spaces."""
+    han, unspaced = (stats[name].astype(np.int64) for name in ("han_letters", "unspaced_letters"))
+    return (han * HAN_PARTS + unspaced * UNSPACED_PARTS) // WORD_PARTS
+
+
+def unwritten_chars(stats: Mapping[str, np.ndarray]) -> np.ndarray:
+    """int64 of N: characters that letters of Han, kana, Hangul and Ethiopic stand for beyond themselves."""
+    han, double = (stats[name].astype(np.int64) for name in ("han_letters", "double_letters"))
+    return han * (HAN_CHARS - 1) + double * (DOUBLE_CHARS - 1)
 
 
 def fraction(part_N: np.ndarray, whole_N: np.ndarray) -> np.ndarray:

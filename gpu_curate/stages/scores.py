@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from gpu_curate.config import Config
+from gpu_curate.config import Config, GopherQuality
 from gpu_curate.guard import refusal
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.rejects import LateRejects
@@ -44,12 +45,14 @@ class Scores(Stage):
         return ("fasttext-predict",) if config.language.model is not None else ()
 
     def settings(self, config: Config) -> Any:
+        stop_words = {"stop_words": _stop_words(config)}
         if config.language.model is None and config.language.keep is None:
-            return None
+            return stop_words
         from gpu_curate.text.language import check, model_identity
 
         check(config.language)
         return {
+            **stop_words,
             "model": model_identity(config.language),
             **config.language.model_dump(include={"min_chars", "min_margin"}),
         }
@@ -63,7 +66,8 @@ class Scores(Stage):
         watch = Stopwatch()
         config = context.config
         path = context.box(self.follows).verified(part, ".parquet")
-        stats, how, more = compute(context, path, lambda text: dict(text_stats(text).items()))
+        stop_words = _stop_words(config)
+        stats, how, more = compute(context, path, lambda text: dict(text_stats(text, stop_words).items()))
         columns: dict[str, Any] = dict(scores(stats))
         n = len(columns["chars"])
         rejects = LateRejects(context, self.name, part, path)
@@ -80,6 +84,12 @@ class Scores(Stage):
         if "language" in columns:
             facts["languages"] = dict(Counter(columns["language"].to_pylist()))
         return box.commit(part, [out, *late], {**facts, **watch.facts()})
+
+
+def _stop_words(config: Config) -> tuple[str, ...]:
+    """As the text spells them: in its Unicode form."""
+    section, form = config.quality.gopher_quality or GopherQuality(), config.normalize.form
+    return tuple(dict.fromkeys(unicodedata.normalize(form, w) if form else w for w in section.stop_words))
 
 
 def _languages(config: Config, texts: list[str], rejects: LateRejects) -> tuple[pa.Array, Any]:

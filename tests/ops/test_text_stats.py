@@ -21,6 +21,8 @@ PIECES = [
     *"abAZ019.?!#{}-_'\"[]()/:,;\0",
     *"\t\n\r\x0b\x1c \x85\xa0\u1680\u2003\u2028\u3000\ufeff\u200b",
     *"éßЖжİΣ中の。！？։؟।\u2026\u2022\u201c\u201d\u0301١१１𝐀𐐀😀\U00030000\U000e0041\U0010ffff",
+    *"渡船カなไกខမབ한ለ가」』”’»（）﴿﴾។؟৷｡〞＂",
+    *["。」", "渡船在早上九点从北码头离开。", "フェリーは九時に", "เรือออกเก้าโมง", "한국어는 ", "ไ" * 400, "九" * 1001],
     *["\n", "\n\n", "\n \n", " ", " ", "...", "....", "U.S.", "É.", ". ", ".\n", '."', "[1]", "[edit]", "[12", "1]"],
     *["the", "The", "of", "and", "with ", "have ", "- ", "\u2022 ", "the cat sat on the mat. ", "a b a b "],
     *["lorem ipsum", "Lorem IPSUM ", "javascript", "JavaScript!", "terms of use ", "Privacy Policy", "cookie policy"],
@@ -59,6 +61,7 @@ def assert_equal_to_reference(documents: list[bytes]) -> None:
 @example([b"a b\nc d\n\na b\nc d\n\n\na b\nc d", b" a\nb \n\n a\nb "])
 @example([b"It is " + b"x" * 1000 + b".", b"It is " + b"x" * 1001 + b".", "It is {}.".format("é" * 1000).encode()])
 @example([b"This is cited.[1][edit][citation needed]", b"This is not. [1]", b"Nor is this.[a]", b"[1]", b"a b c[12]."])
+@example(["他说：“船来了。”\n九点。\nเรือออก 九 点".encode(), "“a b c.”[3]\n”".encode(), 'x y z.”"\nx y z"”'.encode()])
 @example([b"I met J. R. Smith. He left for the U.S. in May. Bye J.", b'He said "no." "Why?" she asked.'])
 def test_equals_the_definition(documents):
     assert_equal_to_reference(documents)
@@ -163,7 +166,38 @@ def test_symbols_and_terminals_are_those_of_datatrove():
     table = stage2.reshape(-1, 256)[stage1].ravel()
     symbols = {c for c in text.PUNCTUATION_SET if not c.isspace()}
     assert {chr(cp) for cp in np.flatnonzero(table & op.SYMBOL)} == symbols
-    assert {chr(cp) for cp in np.flatnonzero(table & op.TERMINAL)} == text.TERMINAL_PUNCTUATION
+    regex = pytest.importorskip("regex", reason="regex is not installed")
+    terminal = {chr(cp) for cp in np.flatnonzero(table & op.TERMINAL)}
+    assert terminal >= text.TERMINAL_PUNCTUATION
+    assert all(regex.match(r"\p{Sentence_Terminal}", c) for c in terminal - text.TERMINAL_PUNCTUATION)
+    assert {c for c in terminal if c < "\u0250"} == set(".?!")  # of Latin script
+
+
+def test_sentence_ends_of_all_scripts_are_known():
+    """One of each script that Unicode has a Sentence_Terminal for; Thai, Lao and Tibetan have none."""
+    marks = "。．！？｡؟۔।॥။។፧።܀᠃߹᙮᥄᪨᭞᱾꓿꘎꛳꡶꣎꤯꧈꩝꫰꯫𑁇𑂾𑅁𑇅𑈸𑊩𑑋𑗂𑙁𑜼𑱁𖩮𖫵𖬷𛲟︒"
+    stats = text_stats(TextColumn.from_texts([f"x{c}\nx{c}」\nx{c}" for c in marks]))
+    assert stats["terminal_lines"].tolist() == [3] * len(marks)
+
+
+def test_letters_measure_by_script():
+    stats = text_stats(
+        TextColumn.from_texts(["渡船ㄅ", "カナなー", "ไทยលាမབ", "한글ለ", "abжع", "的" * 7 + "ab", "的" * 7 + "abc"])
+    )
+    assert stats["han_letters"].tolist() == [3, 0, 0, 0, 0, 7, 7]
+    assert stats["unspaced_letters"].tolist() == [0, 4, 6, 0, 0, 0, 0]  # U+17B6 is no letter
+    assert stats["double_letters"].tolist() == [0, 4, 0, 3, 0, 0, 0]
+    assert stats["short_lines"].tolist() == [1, 1, 1, 1, 1, 1, 0]  # 7 * 4 + 2 = 30
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 17, 32])
+def test_other_stop_words(count):
+    words = tuple(f"w{i}" for i in range(count))
+    text = "w0 w1 w1 w31 the w5\nw7 x"
+    stats = text_stats(TextColumn.from_texts([text, "", "w0"]), words)
+    expected = [reference(t.encode(), words)["stop_words"] for t in (text, "", "w0")]
+    assert stats["stop_words"].tolist() == expected
+    assert expected[0] == sum(i < count for i in (0, 1, 31, 5, 7))
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,14 @@ def test_sizes_around_a_mask_word_and_a_block(n):
         assert_same(TextColumn(chars, np.array([shift, shift + n // 3, shift + n], np.int64)))
 
 
+@pytest.mark.parametrize("words", [(), ("w0",), tuple(f"w{i}" for i in range(32))])
+def test_other_stop_words_equal_cpu(words):
+    text = TextColumn.from_texts(["w0 w1 w1 w31 the w5\nw7 x", "", "w0"])
+    np.testing.assert_array_equal(
+        run(emulated(), lambda t, d: gpu.text_stats(t, d, words), text), cpu.text_stats(text, words)
+    )
+
+
 def test_very_many_empty_documents_and_lines():
     assert_same(TextColumn(np.frombuffer(b"one two", np.uint8), np.array([0] * 20_000 + [3] * 10_000 + [7], np.int64)))
     assert_same(TextColumn.from_texts([b"\n" * 20_000, b"", b" \n" * 3000]))

@@ -5,7 +5,12 @@ from collections import Counter
 
 from gpu_curate.ops.text_stats import (
     ALPHABETIC,
+    CLOSING,
+    DOUBLE,
     DUPLICATE_N,
+    HAN,
+    KANA,
+    KIND,
     NAMES,
     SPACE,
     STOP_WORDS,
@@ -13,6 +18,7 @@ from gpu_curate.ops.text_stats import (
     TABLE_LIMIT,
     TERMINAL,
     TOP_N,
+    UNSPACED,
     UPPERCASE,
     character_classes,
 )
@@ -35,6 +41,25 @@ def classes(c: str) -> int:
 def size(s: str) -> int:
     """Characters: bytes that are no continuation bytes, so a stray one (U+DC80..U+DCBF) is none."""
     return sum(not "\udc80" <= c <= "\udcbf" for c in s)
+
+
+def letters(s: str, *kinds: int) -> int:
+    return sum(classes(c) & KIND in kinds for c in s)
+
+
+def measure(line: str) -> int:
+    """Its characters, as short lines count them."""
+    return size(line) + 3 * letters(line, HAN) + letters(line, KANA, DOUBLE)
+
+
+def c4_words(line: str) -> int:
+    return len(split(line)) + (8 * letters(line, HAN) + 3 * letters(line, KANA, UNSPACED)) // 12
+
+
+def without_closing(s: str) -> str:
+    while s and classes(s[-1]) & KIND == CLOSING:
+        s = s[:-1]
+    return s
 
 
 def split(s: str) -> list[str]:
@@ -81,7 +106,7 @@ def sentences(line: str) -> int:
     kinds = "".join(
         "." if c == "." else "T" if classes(c) & TERMINAL else "U" if classes(c) & UPPERCASE else "x" for c in line
     )
-    kinds = "".join("q" if c in "\"'\u201d" else k for c, k in zip(line, kinds, strict=True))
+    kinds = "".join("q" if c in "\"'" or classes(c) & KIND == CLOSING else k for c, k in zip(line, kinds, strict=True))
     return max(1, len(re.findall(r"(?:U\.|.)+?[.T]+q?", kinds)))
 
 
@@ -89,11 +114,11 @@ def c4(line: str) -> tuple[str, bool]:
     """(fate without the rule on the end of a line, whether the end is right)."""
     words, line = split(line), strip(line)
     lower = line.translate(ASCII_LOWER)
-    end = CITATIONS_AT_END.sub("", line)
-    ended = end.endswith((".", "?", "!", '"', "'")) and not end.endswith("...")
-    if any(size(w) > 1000 for w in words):
+    end = without_closing(CITATIONS_AT_END.sub("", line))
+    ended = bool(end) and (end[-1] in "\"'" or bool(classes(end[-1]) & TERMINAL)) and not end.endswith("...")
+    if any(size(w) > 1000 and not letters(w, HAN, KANA, UNSPACED) for w in words):
         return "long word", ended
-    if len(words) < 3:
+    if c4_words(line) < 3:
         return "few words", ended
     if "lorem ipsum" in lower:
         return "lorem ipsum", ended
@@ -104,7 +129,7 @@ def c4(line: str) -> tuple[str, bool]:
     return "policy" if any(p in lower for p in POLICIES) else "kept", ended
 
 
-def reference(data: bytes) -> dict[str, int]:
+def reference(data: bytes, stop_words: tuple[str, ...] = STOP_WORDS) -> dict[str, int]:
     text = data.decode("utf-8", "surrogateescape")
     words = split(text)
     solid = [w for w in words if any(not classes(c) & SYMBOL for c in w)]
@@ -122,16 +147,19 @@ def reference(data: bytes) -> dict[str, int]:
         "alphabetic_words": sum(any(classes(c) & ALPHABETIC for c in w) for w in words),
         "non_symbol_words": len(solid),
         "non_symbol_word_chars": sum(map(size, solid)),
-        "stop_words": len(set(STOP_WORDS) & set(words)),
+        "stop_words": len(set(stop_words) & set(words)),
         "hashes": text.count("#"),
         "ellipses": text.count("...") + text.count("\u2026"),
         "lines": len(lines),
         "nonblank_lines": len(written),
         "bullet_lines": sum(strip(line).startswith(("-", "\u2022")) for line in written),
         "ellipsis_lines": sum(w.endswith(("...", "\u2026")) for w in last),
-        "terminal_lines": sum(bool(classes(line[-1]) & TERMINAL) for line in written),
-        "short_lines": sum(size(line) <= 30 for line in written),
+        "terminal_lines": sum(bool(classes((without_closing(line) or "x")[-1]) & TERMINAL) for line in written),
+        "short_lines": sum(measure(line) <= 30 for line in written),
         "paragraphs": len(paragraphs),
+        "han_letters": letters(text, HAN),
+        "unspaced_letters": letters(text, KANA, UNSPACED),
+        "double_letters": letters(text, KANA, DOUBLE),
         "c4_kept_lines": len(kept),
         "c4_kept_words": sum(len(split(line)) for line in kept),
         "c4_sentences": sum(sentences(strip(line)) for line in kept),

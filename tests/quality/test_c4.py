@@ -51,6 +51,19 @@ def test_lines_that_c4_removes_first_do_not_drop_the_document(line):
         ("It has no end mark", 0),
         ("It trails off...", 0),
         ("It trails off…", 0),
+        ("他说：“渡船九点离开。”", 1),
+        ("「船は九時に出ます。」と彼は言った。", 2),
+        ("「船は九時に出ます！？」", 1),
+        ("渡船在早上九点离开", 0),
+        ("渡船。", 0),  # 2 letters: 2 words
+        ("渡船来。", 1),
+        ("नौका नौ बजे निकलती है। वह शाम को लौटती है।", 2),
+        ("هل تغادر العبارة؟ نعم، في التاسعة.", 2),
+        ("배가 아홉 시에 떠난다.", 1),
+        ("“Not one,” he said. “None.”", 2),
+        ("It trails off...”", 0),
+        ("เรือออกเก้าโมงเช้า", 0),  # Thai has no mark for the end of a sentence
+        ("它是" + "船" * 1000 + "。", 1),  # no word of 1,000 characters
         ("Is it so? Yes! It is.", 3),
         ('She said "no." He said "why?"', 2),
         ("  Spaces around it do not matter. \t", 1),

@@ -30,12 +30,27 @@ def test_each_rule_drops(text, reasons):
 
 
 def test_line_ends_of_many_scripts_count_and_a_space_after_them_does_not():
-    lines = ["これは長い行です。", "यह एक पंक्ति है।", "Vraiment !", "quoted.”", "space after. ", "no"]
-    assert scores_of("\n".join(lines))["terminal_line_fraction"].tolist() == [3 / 6]
+    lines = [
+        "これは長い行です。",
+        "यह एक पंक्ति है।",
+        "Vraiment !",
+        "quoted.”",
+        "「引用。」",
+        "«конец.»",
+        "(ascii.)",
+        '"ascii."',
+    ]
+    lines += ["هل هذا سؤال؟", "space after. ", "no", "”", "「」"]
+    assert scores_of("\n".join(lines))["terminal_line_fraction"].tolist() == [7 / 13]
 
 
 def test_thirty_characters_are_short():
     assert scores_of("é" * 30 + "\n" + "é" * 31)["short_line_fraction"].tolist() == [0.5]
+
+
+def test_short_lines_are_measured_by_script():
+    lines = ["的" * 7, "的" * 8, "あ" * 15, "あ" * 16, "한" * 15, "한" * 16, "ไ" * 30, "ไ" * 31, "ж" * 30, "ж" * 31]
+    assert [scores_of(line)["short_line_fraction"].tolist()[0] for line in lines] == [1, 0] * 5
 
 
 def test_newlines_are_not_characters_of_the_text():

@@ -111,10 +111,34 @@ def test_any_character_of_a_word_can_be_its_letter():
     assert scores_of("❽ ٣ ½ Ⅷ 3-4 _ 1")["alphabetic_word_fraction"].tolist() == [0.0]
 
 
-def test_chinese_is_one_word_a_run():
-    text = "渡船在早上九点从北码头离开。" * 100
-    assert scores_of(text)["words"].tolist() == [1]
-    assert failing(text, "gopher_quality") == ["too_few_words", "words_too_long", "too_few_stop_words"]
+def test_letters_of_scripts_without_spaces_make_words():
+    scores = scores_of("渡船在早上九点从北码头离开。" * 100, "カナ" * 4 + " x", "ไทย" * 4, "สวัสดี ครับ", "a b 中", "")
+    assert scores["words"].tolist() == [1 + 1300 * 8 // 12, 2 + 2, 1 + 3, 2 + 1, 3, 0]  # marks are no letters
+    assert scores["mean_word_chars"].tolist()[0] == (1400 + 3 * 1300) / (1 + 866)
+    assert scores["alphabetic_word_fraction"].tolist() == [1, 1, 1, 1, 1, 0]
+
+
+def test_length_of_words_is_measured_by_script():
+    scores = scores_of("한국어는 띄어 쓴다", "ሰላም ነው", "привет мир")
+    assert scores["mean_word_chars"].tolist() == [2 * 8 / 3, 2 * 5 / 2, 9 / 2]
+    assert scores["words"].tolist() == [3, 2, 2]
+
+
+def test_an_ngram_of_unwritten_words_that_occurs_once_is_none():
+    """Five paragraphs of Chinese are five runs, of which any two are two fifths of the text."""
+    text = "\n\n".join(f"{c}船在早上九点从北码头离开，晚潮之前回来。" for c in "渡客货渔帆")
+    assert failing(text, "gopher_repetition") == []
+    assert failing(text + "\n\n再来 一次 " * 30, "gopher_repetition") != []
+    mixed = text[:22] + " The ferry to the northern island leaves at nine in the morning and back."
+    assert failing(mixed, "gopher_repetition") == ["top_2_gram_chars", "top_3_gram_chars", "top_4_gram_chars"]
+
+
+def test_stop_words_of_another_language():
+    assert scores_of("في البيت")["stop_words"].tolist() == [0]
+    with pytest.raises(ConfigError, match=r"stop_words.*'of the' is not one word"):
+        parse({"sources": [], "quality": {"gopher_quality": {"stop_words": ["of the"]}}}, "here")
+    with pytest.raises(ConfigError, match="min_stop_words=2 of 1 stop_words drops every document"):
+        parse({"sources": [], "quality": {"gopher_quality": {"stop_words": ["في"]}}}, "here")
 
 
 def test_overlapping_ngrams_stay_in_the_text():

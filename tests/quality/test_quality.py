@@ -19,6 +19,7 @@ TEXTS = [
     "\n".join(f"- {i} # ... {{" for i in range(20)),
     "\n\n".join(["Same again and again."] * 5),
     "渡船在早上九点从北码头离开。",
+    "渡船 " * 40 + "เรือ" * 50 + "한국어 カナ",
     "\ufeff\x00\u2028\x85",
     *(
         " ".join(np.random.default_rng(seed).choice(["the", "of", "a.", "{", "#", "...", "x\n", "- y\n\n"], 80))
@@ -57,6 +58,36 @@ def test_scores_have_the_stated_names_and_types():
         name for name in quality.SCORES if name.endswith(("_fraction", "_ratio")) or name.startswith("mean_")
     }
     assert {rule.score for rule in quality.rules(ALL_ON)} <= set(quality.SCORES)
+
+
+def test_every_rule_says_what_it_was_made_for_and_the_reference_repeats_it():
+    from gpu_curate.reference import markdown
+
+    by_purpose = {rule.name: rule.made_for for rule in quality.rules(ALL_ON)}
+    assert by_purpose["gopher_quality:too_few_stop_words"] == "English"
+    assert by_purpose["gopher_repetition:top_2_gram_chars"] == "scripts with spaces between words"
+    assert by_purpose["fineweb:too_few_terminal_lines"] == "scripts that mark the end of a sentence"
+    rows = {line.split("`")[1]: line for line in markdown().splitlines() if line.startswith("| `")}
+    assert all(f"for {rule.made_for}; " in rows[rule.key] for rule in quality.rules(ALL_ON))
+
+
+@pytest.mark.parametrize(
+    ("rule", "script", "language", "suits"),
+    [
+        ("gopher_quality:too_few_stop_words", "Latin", "en", True),
+        ("gopher_quality:too_few_stop_words", "Latin", "de", False),
+        ("gopher_quality:too_few_stop_words", "Latin", None, None),
+        ("gopher_quality:too_few_stop_words", "Arabic", None, False),
+        ("gopher_repetition:duplicate_5_gram_chars", "Han", "zh", False),
+        ("gopher_repetition:duplicate_5_gram_chars", "Hangul", "ko", True),
+        ("fineweb:too_few_terminal_lines", "Thai", "th", False),
+        ("fineweb:too_few_terminal_lines", "Han", None, True),
+        ("gopher_quality:too_few_words", "Han", "zh", True),
+        ("gopher_quality:too_few_words", None, None, None),
+    ],
+)
+def test_which_texts_a_rule_suits(rule, script, language, suits):
+    assert next(r for r in quality.rules(ALL_ON) if r.name == rule).suits(script, language) is suits
 
 
 def test_scores_of_no_documents():

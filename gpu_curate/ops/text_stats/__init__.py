@@ -2,16 +2,26 @@
 
 All results are integers; `quality` makes the fractions. So the CPU and the GPU agree bit for bit.
 
-Definitions, version 1 (a document is its own bytes; nothing outside them is read as text):
+Definitions, version 2 (a document is its own bytes; nothing outside them is read as text):
 
 Characters. A character is a byte that is not a UTF-8 continuation byte (0x80..0xBF). A well-formed UTF-8 sequence has the
-    classes of its code point in `character_classes` (SPACE, ALPHABETIC, SYMBOL, TERMINAL, UPPERCASE; Unicode 14.0); code
-    points from U+40000 up have none. The bytes of ill-formed sequences are SYMBOL.
-    SPACE is Python's `str.isspace`, ALPHABETIC its `str.isalpha`, UPPERCASE the category Lu, SYMBOL and TERMINAL
-    datatrove's sets of punctuation. In ASCII: space is 0x09..0x0D and 0x1C..0x20, terminal is `.?!`, symbol is all that is
-    no letter, digit or space.
+    classes of its code point in `character_classes` (SPACE, ALPHABETIC, SYMBOL, TERMINAL, UPPERCASE; Unicode 14.0) and at
+    most one KIND; code points from U+40000 up have none. The bytes of ill-formed sequences are SYMBOL.
+    SPACE is Python's `str.isspace`, ALPHABETIC its `str.isalpha`, UPPERCASE the category Lu, SYMBOL datatrove's set of
+    punctuation, TERMINAL its set of sentence ends and Unicode's Sentence_Terminal (17.0), so those of all scripts.
+    In ASCII: space is 0x09..0x0D and 0x1C..0x20, terminal is `.?!`, symbol is all that is no letter, digit or space.
+    CLOSING: quotation marks and closing brackets (Quotation_Mark, Pf, Pe, but Ps) outside ASCII that are not TERMINAL.
+    The other kinds are scripts, of ALPHABETIC characters only, with a measure that makes the 1,748 words and 10,647
+    characters of the Universal Declaration of Human Rights out of its translations (scripts/bench/script_measure.py):
+        HAN        Han, Bopomofo                       a letter is 4 characters of a line and 2/3 of a word
+        KANA       Hiragana, Katakana                  a letter is 2 characters of a line and 1/4 of a word
+        UNSPACED   Thai, Lao, Khmer, Burmese, Tibetan  a letter is 1 character  of a line and 1/4 of a word
+                   (also Tai Le, New Tai Lue, Tai Tham, Javanese)
+        DOUBLE     Hangul, Ethiopic                    a letter is 2 characters of a line; words are those between spaces
+    The counts below are of characters and of words between spaces; `han_letters`, `unspaced_letters` and `double_letters`
+    say what to add (`quality.scores` does). Only short lines and C4's words of a line are measured here.
 Words. A word is a longest run of bytes without SPACE, as in `str.split()`. Letter case counts. A text in a script without
-    spaces (Chinese) is one word a line or so, and the rules on words drop it: choose them by language.
+    spaces (Chinese) is one word a line or so.
     The hash of a word, and of a line, is the hash of `words`, but over its raw bytes and starting from h = their number:
     two little-endian uint64 c0, c1 a step, zero-padded,
         u = (c0 ^ h) * 0x9E3779B97F4A7C15;  u ^= u >> 32
@@ -19,8 +29,8 @@ Words. A word is a longest run of bytes without SPACE, as in `str.split()`. Lett
         h = (u + v) * 0xD6E8FEB86659FD93;   h ^= h >> 32
     Words, lines and paragraphs with equal hashes count as equal (two different ones do so with probability 2^-64).
 Lines. "\\n" ends a line; a last line needs none. A line is blank if it holds no word. Blank lines are lines (`lines`), but
-    never short, duplicate or terminal ones. A terminal line's last character is TERMINAL, a short one has at most 30
-    characters. A bullet line's first word starts with "-" or U+2022; an ellipsis line's last word ends with "..." or U+2026.
+    never short, duplicate or terminal ones. A terminal line's last character, CLOSING ones left out, is TERMINAL. A short
+    one measures at most 30 characters: each HAN counts 4, KANA and DOUBLE 2, all others 1. A bullet line's first word starts with "-" or U+2022; an ellipsis line's last word ends with "..." or U+2026.
 Paragraphs. Consecutive lines that are not empty, at least one of them not blank. (A line of spaces does not end a
     paragraph.) Spaces before the document's first and after its last word are left out. Hash: h = 0; for each line
     h = h * 0x9E3779B97F4A7C15 + hash of the line. Its characters include the line ends inside.
@@ -29,17 +39,19 @@ n-grams. n words in a row; equal if their words are. top_n_gram_chars: of the n-
     the one that starts first) occurrences times length, a space between words, at most `chars`; 0 if there is none.
     duplicate_n_gram_chars: walk from the first word; if the n-gram that starts here equals one where the walk has stopped
     before, count the characters of its words and go on n words later; else go on with the next word.
-C4. Every line has exactly one fate, the first that holds: (1) a word of more than 1000 characters; (2) no end mark: after
-    spaces and then citations (`[digits]`, `[edit]`, `[citation needed]`, ASCII digits) at its end are left out, it does not
-    end in one of `.?!"'` or it ends in "..."; (3) fewer than 3 words; (4) contains "lorem ipsum"; (5) contains "javascript";
+C4. Every line has exactly one fate, the first that holds: (1) a word of more than 1000 characters and without HAN, KANA or
+    UNSPACED letters; (2) no end mark: after spaces, then citations (`[digits]`, `[edit]`, `[citation needed]`, ASCII digits)
+    and then CLOSING characters at its end are left out, it does not end in one of `"'` or a TERMINAL character or it ends in
+    "..."; (3) fewer than 3 words, that is words + (8 HAN + 3 KANA + 3 UNSPACED) / 12, rounded down, below 3; (4) contains "lorem ipsum"; (5) contains "javascript";
     (6) contains "{"; (7) contains "terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies" or
     "use cookies"; (8) kept. Phrases ignore ASCII case. `c4_*` count by these fates; `c4_unended_*` leave fate 2 out.
 Sentences of a line (from its first word): read characters; an UPPERCASE one followed by "." is read as one. A sentence is at
-    least one such item, then as many TERMINAL characters as follow, then at most one of `"`, `'`, U+201D. If the rest of the
+    least one such item, then as many TERMINAL characters as follow, then at most one of `"`, `'` or CLOSING. If the rest of the
     line holds no sentence but an UPPERCASE one with its ".", it is one more. A line has at least one sentence.
 
 Source: Rae et al. 2021, arXiv:2112.11446, table A1; Raffel et al. 2020, arXiv:1910.10683, section 2.2; Penedo et al. 2024,
-arXiv:2406.17557, section 3.6; sentences and character sets: datatrove 0.10.1. Deviations from it: see `quality`.
+arXiv:2406.17557, section 3.6; sentences and character sets: datatrove 0.10.1. Deviations from it: see `quality`. A text of
+ASCII alone has the same statistics as in version 1.
 
 # N documents
 """
@@ -56,13 +68,18 @@ import numpy as np
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import FatalError, InputError
 
-UNICODE_VERSION = "14.0.0"
+UNICODE_VERSION, PROPERTIES_VERSION = "14.0.0", "17.0.0"
 SPACE, ALPHABETIC, SYMBOL, TERMINAL, UPPERCASE = (1 << bit for bit in range(5))
+CLOSING, HAN, KANA, UNSPACED, DOUBLE = (kind << 5 for kind in range(1, 6))  # classes & KIND is one of these, or 0
+KIND = 0xE0
 TABLE_LIMIT = 0x40000  # code points below this are in the table; the others have no class
 MAX_DOCUMENT_BYTES = 2**31 - 1  # positions and counts are int32
 
 SHORT_LINE_CHARS = 30  # FineWeb, section 3.6
+HAN_CHARS, DOUBLE_CHARS = 4, 2  # what a letter measures in a line; all others are 1
+WORD_PARTS, HAN_PARTS, UNSPACED_PARTS = 12, 8, 3  # a letter is 8/12 or 3/12 of a word
 C4_MIN_LINE_WORDS, C4_MAX_WORD_CHARS = 3, 1000  # C4's released code, c4_utils.py
+MAX_STOP_WORDS = 32
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")  # Gopher, section A.1.1
 TOP_N = (2, 3, 4)  # n-gram lengths of Gopher, table A1
 DUPLICATE_N = (5, 6, 7, 8, 9, 10)
@@ -77,15 +94,15 @@ STATISTICS = {
     "alphabetic_words": "words with an ALPHABETIC character",
     "non_symbol_words": "words with a character that is not SYMBOL",
     "non_symbol_word_chars": "characters of the non-symbol words",
-    "stop_words": "how many of the 8 STOP_WORDS occur as words",
+    "stop_words": "how many of the stop words (by default the 8 STOP_WORDS) occur as words",
     "hashes": '"#"',
     "ellipses": '"...", not overlapping, and U+2026',
     "lines": "lines, blank ones too",
     "nonblank_lines": "lines with a word",
     "bullet_lines": "lines whose first word starts with a bullet",
     "ellipsis_lines": "lines whose last word ends with an ellipsis",
-    "terminal_lines": "lines that end with a TERMINAL character, no space after it",
-    "short_lines": "lines with a word and at most 30 characters",
+    "terminal_lines": "lines that end with a TERMINAL character, but for CLOSING ones, no space after it",
+    "short_lines": "lines with a word that measure at most 30 characters",
     "duplicate_lines": "lines with a word that an equal one precedes",
     "duplicate_line_chars": "characters of the duplicate lines",
     "paragraphs": "paragraphs",
@@ -94,6 +111,9 @@ STATISTICS = {
     "longest_repeated_n_gram": "the largest n of 2..10 for which an n-gram occurs twice, or 0",
     **{f"top_{n}_gram_chars": f"occurrences times length of the commonest {n}-gram" for n in TOP_N},
     **{f"duplicate_{n}_gram_chars": f"characters of duplicate {n}-grams" for n in DUPLICATE_N},
+    "han_letters": "letters of the kind HAN",
+    "unspaced_letters": "letters of the kinds KANA and UNSPACED",
+    "double_letters": "letters of the kinds KANA and DOUBLE",
     "c4_kept_lines": "lines that C4 keeps",
     "c4_kept_words": "words of the lines that C4 keeps",
     "c4_sentences": "sentences of the lines that C4 keeps",
@@ -119,17 +139,18 @@ def word_hash(word: bytes) -> int:
     return h
 
 
-def text_stats(text: TextColumn) -> Mapping[str, Any]:
+def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> Mapping[str, Any]:
     """Every statistic of every document; decides nothing.
 
     Args:
         text: N documents, any bytes.
+        stop_words: at most MAX_STOP_WORDS different words.
     Returns:
         name → int32 array of N, the names of NAMES in order, in the library of the column. An empty document has zeros.
     Raises:
         InputError: a document is longer than 2^31 - 1 bytes.
     Time: linear in the bytes, for any text.
-    Memory (CPU): 152 bytes a document for the result, twice that for a moment; scratch for the longest document, about 12
+    Memory (CPU): 164 bytes a document for the result, twice that for a moment; scratch for the longest document, about 12
         bytes a byte of prose and 40 at worst (one-letter words).
     """
     if text.on_gpu:
@@ -145,7 +166,7 @@ def text_stats(text: TextColumn) -> Mapping[str, Any]:
                 f"{MAX_DOCUMENT_BYTES}",
                 hint="split the document before scoring it",
             )
-    stats_KN = twin.text_stats(text)
+    stats_KN = twin.text_stats(text, stop_words=stop_words)
     return dict(zip(NAMES, stats_KN, strict=True))
 
 
@@ -161,9 +182,11 @@ def character_classes() -> tuple[np.ndarray, np.ndarray]:
         FatalError: the file is of another Unicode version than the code.
     """
     with resources.files(__package__).joinpath("character_classes.npz").open("rb") as file, np.load(file) as table:
-        found, stage1, stage2 = str(table["unicode_version"]), table["stage1"], table["stage2"]
-    if found != UNICODE_VERSION:
+        found = [str(table[name]) for name in ("unicode_version", "properties_version")]
+        stage1, stage2 = table["stage1"], table["stage2"]
+    if found != [UNICODE_VERSION, PROPERTIES_VERSION]:
         raise FatalError(
-            f"character_classes.npz is Unicode {found}, this code expects {UNICODE_VERSION}: reinstall gpu_curate"
+            f"character_classes.npz is of Unicode {' and '.join(found)}, this code expects {UNICODE_VERSION} and "
+            f"{PROPERTIES_VERSION}: reinstall gpu_curate"
         )
     return stage1, stage2

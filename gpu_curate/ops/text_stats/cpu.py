@@ -13,6 +13,8 @@ Vector loads reach PAD bytes beyond a document's end; the last documents of a bu
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from gpu_curate.document import TextColumn
@@ -21,7 +23,15 @@ from gpu_curate.ops.text_stats import (
     ALPHABETIC,
     C4_MAX_WORD_CHARS,
     C4_MIN_LINE_WORDS,
+    CLOSING,
+    DOUBLE,
+    DOUBLE_CHARS,
     DUPLICATE_N,
+    HAN,
+    HAN_CHARS,
+    HAN_PARTS,
+    KANA,
+    KIND,
     NAMES,
     SHORT_LINE_CHARS,
     SPACE,
@@ -30,13 +40,17 @@ from gpu_curate.ops.text_stats import (
     TABLE_LIMIT,
     TERMINAL,
     TOP_N,
+    UNSPACED,
+    UNSPACED_PARTS,
     UPPERCASE,
+    WORD_PARTS,
     character_classes,
     word_hash,
 )
 from gpu_curate.ops.text_stats.masks import (
     brace64,
     candidate64,
+    clz64,
     continuation64,
     digit64,
     ellipsis64,
@@ -85,7 +99,12 @@ MASK_1 = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(STEP + 1)], np.ui
     *_,
 ) = range(len(NAMES))
 DUPLICATE_NGRAM = TOP_NGRAM + len(TOP_N)  # the first of len(DUPLICATE_N)
-C4 = DUPLICATE_NGRAM + len(DUPLICATE_N)
+HAN_LETTERS = DUPLICATE_NGRAM + len(DUPLICATE_N)
+UNSPACED_LETTERS, DOUBLE_LETTERS, C4 = range(HAN_LETTERS + 1, HAN_LETTERS + 4)
+# what a character adds to the letters of a block, HAN | unspaced << 8 | double << 16, by its classes >> 5
+_COUNTS = {HAN: 1, KANA: 1 << 8 | 1 << 16, UNSPACED: 1 << 8, DOUBLE: 1 << 16}
+KIND_COUNTS = np.array([_COUNTS.get(kind << 5, 0) for kind in range(8)], np.uint64)
+BYTE = U64(0xFF)
 MAX_TOP_N, MIN_DUPLICATE_N, MAX_N = TOP_N[-1], DUPLICATE_N[0], DUPLICATE_N[-1]
 
 # phrase, its place in PHRASES, and the byte by which candidate64 finds it
@@ -107,20 +126,25 @@ PHRASE_KEY_AT = np.array([phrase.index(key) for key, phrase, _ in _PHRASES])  # 
 PHRASE_FLAGS = np.array([flag for _, _, flag in _PHRASES])
 
 
-def _stop_slots() -> tuple[int, np.ndarray]:
-    """A multiplier m for which h * m >> 60 differs among the stop words' hashes h, and the table of 16 it addresses."""
-    hashes = [word_hash(word.encode()) for word in STOP_WORDS]
-    m = 1
-    while len({(h * m & (1 << 64) - 1) >> 60 for h in hashes}) < len(hashes):
+@functools.cache
+def _stop_slots(words: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.uint64, np.uint64]:
+    """A table of the stop words' hashes, each in a slot of its own: hashes, place in `words`, multiplier m, shift s.
+
+    Hash h is looked for at (h * m mod 2^64) >> s. Eight words fit into 16 slots.
+    """
+    hashes = [word_hash(word.encode()) for word in words]
+    bits, m = 4, 1
+    while len({(h * m & (1 << 64) - 1) >> (64 - bits) for h in hashes}) < len(hashes):
         m += 2
-    slots = np.zeros(16, np.uint64)  # 0 is the hash of no word but by chance
-    for h in hashes:
-        slots[(h * m & (1 << 64) - 1) >> 60] = h
-    return m, slots
+        if m > 2000:
+            bits, m = bits + 1, 1
+    slots, place = np.zeros(1 << bits, np.uint64), np.zeros(1 << bits, np.uint8)  # 0: the hash of no word but by chance
+    for k, h in enumerate(hashes):
+        slot = (h * m & (1 << 64) - 1) >> (64 - bits)
+        slots[slot], place[slot] = h, k
+    return slots, place, U64(m), U64(64 - bits)
 
 
-_m, STOP_SLOTS = _stop_slots()
-STOP_MULTIPLIER = U64(_m)
 CITATIONS = np.frombuffer(b"[edit][citation needed]", np.uint8).copy()
 EDIT_SIZE = len("[edit]")
 
@@ -218,6 +242,33 @@ def character_before(chars, start, i, stage1, stage2):
 
 
 @njit
+def without_closing(chars, start, stop, stage1, stage2):
+    """(end of chars[start:stop] without the CLOSING characters at its end, classes of the last one left, or 0)."""
+    while stop > start:
+        c = I64(chars[stop - 1])
+        if c < 0x80:
+            return stop, I64(stage2[I64(stage1[0]) * 256 + c])
+        at, classes = character_before(chars, start, stop, stage1, stage2)
+        if classes & KIND != CLOSING:
+            return stop, classes
+        stop = at
+    return stop, I64(0)
+
+
+@njit
+def hides_words(chars, start, stop, stage1, stage2):
+    """Whether chars[start:stop] holds a letter of a script without spaces."""
+    i = start
+    while i < stop:
+        size, classes, _ = character(chars, i, stop, stage1, stage2)
+        kind = classes & KIND
+        if kind in (HAN, KANA, UNSPACED):
+            return True
+        i += size
+    return False
+
+
+@njit
 def phrases_at(chars, i, start, end):
     """Flags of the phrases within chars[start:end] whose key byte is at i."""
     flags = 0
@@ -290,7 +341,9 @@ def write_bits(bits, base, positions, count):
 
 
 @njit
-def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_chars, part_hash, part_chars):
+def scan(
+    chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_chars, part_hash, part_chars, letters_to
+):
     """Everything but the comparisons of words and lines: fills out_NK[d] but for those.
 
     Writes start, end, start, end ... of the words, relative to the document, to bounds; hash and characters of the lines
@@ -308,6 +361,9 @@ def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_c
     hashes = ellipses = I64(0)
     ellipsis_free = I64(0)  # the next "..." starts here or later
     long_word_end = I64(-1)
+
+    han = unspaced = double = I64(0)  # letters before the block
+    line_han = line_unspaced = line_double = I64(0)  # ... before the line
 
     lines = nonblank = bullets = ellipsis_lines = terminals = shorts = I64(0)
     kept_lines = kept_words = sentences_kept = lorem = braces = I64(0)
@@ -333,6 +389,7 @@ def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_c
         valid = below(left)
         high = high64(chars, i) & valid
         tails = ZERO
+        letters = ZERO  # of this block, by kind, so far
         word = ~space64(chars, i) & valid
         letter = letter64(chars, i) & valid
         solid = letter | (digit64(chars, i) & valid)
@@ -353,6 +410,8 @@ def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_c
                 lead &= lead - ONE
                 size, classes, cp = character(chars, i + I64(bit), end, stage1, stage2)
                 mask = ONE << bit
+                letters += KIND_COUNTS[classes >> 5]
+                letters_to[bit] = letters
                 if classes & SPACE:
                     bytes_ = below(size) << bit
                     word &= ~bytes_
@@ -399,7 +458,9 @@ def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_c
         if end_bits != ZERO and bounds[2 * ended + 1] - bounds[2 * ended] > C4_MAX_WORD_CHARS:
             # only the first word that ends in a block can be so long
             size = count_chars(chars, start + bounds[2 * ended], start + bounds[2 * ended + 1])
-            if size > C4_MAX_WORD_CHARS:
+            if size > C4_MAX_WORD_CHARS and not hides_words(
+                chars, start + bounds[2 * ended], start + bounds[2 * ended + 1], stage1, stage2
+            ):
                 long_word_end = I64(bounds[2 * ended + 1])
 
         while dots != ZERO:
@@ -426,8 +487,10 @@ def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_c
                     c = chars[start + sentence]  # before `at`, so inside the document
                     if c == 34 or c == 39:
                         sentence += 1
-                    elif c == 0xE2 and sentence + 3 <= n and is_at(chars, start + sentence + 1, 0x80, 0x9D):
-                        sentence += 3
+                    elif c >= 0x80:
+                        size, classes, _ = character(chars, start + sentence, end, stage1, stage2)
+                        if classes & KIND == CLOSING:
+                            sentence += size
                     sentence_end = I64(-1)
                 size = I64(1)
                 if chars[i + I64(bit)] >= 0x80:
@@ -459,12 +522,26 @@ def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_c
                 line_words_end = started + I64(popcount64(start_bits & below(I64(bit))))
                 n_words = line_words_end - line_words
                 h = hash_bytes(chars, start + line, start + at) if at > line else ZERO
+                measure, c4_words = size, n_words
+                now_han, now_unspaced, now_double = han, unspaced, double
+                if letters != ZERO:
+                    leads_before = high & ~tails & below(I64(bit))
+                    if leads_before != ZERO:
+                        counts = letters_to[63 - I64(clz64(leads_before))]
+                        now_han += I64(counts & BYTE)
+                        now_unspaced += I64(counts >> U64(8) & BYTE)
+                        now_double += I64(counts >> U64(16))
+                if now_han + now_unspaced + now_double > line_han + line_unspaced + line_double:
+                    measure += (now_han - line_han) * (HAN_CHARS - 1) + (now_double - line_double) * (DOUBLE_CHARS - 1)
+                    parts_of_words = (now_han - line_han) * HAN_PARTS + (now_unspaced - line_unspaced) * UNSPACED_PARTS
+                    c4_words += parts_of_words // WORD_PARTS
+                    line_han, line_unspaced, line_double = now_han, now_unspaced, now_double
                 if n_words > 0:
                     first, last = start + bounds[2 * line_words], start + bounds[2 * line_words_end - 1]
                     line_hash[nonblank] = h
                     line_chars[nonblank] = size
                     nonblank += 1
-                    shorts += size <= SHORT_LINE_CHARS
+                    shorts += measure <= SHORT_LINE_CHARS
                     c = chars[first]
                     if c == 45:
                         bullets += 1
@@ -478,15 +555,20 @@ def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_c
                     c = chars[start + at - 1]
                     if c < 0x80:
                         terminals += c == 46 or c == 63 or c == 33
-                    elif character_before(chars, start + line, start + at, stage1, stage2)[1] & TERMINAL:
+                    elif without_closing(chars, start + line, start + at, stage1, stage2)[1] & TERMINAL:
                         terminals += 1
 
-                    if n_words >= C4_MIN_LINE_WORDS and long_word_end <= line:
+                    if c4_words >= C4_MIN_LINE_WORDS and long_word_end <= line:
                         last = without_citations(chars, first, last)
                         ended_well = False
                         if last > first:
                             c = chars[last - 1]
-                            ended_well = c == 46 or c == 63 or c == 33 or c == 34 or c == 39
+                            if c < 0x80:
+                                ended_well = c == 46 or c == 63 or c == 33 or c == 34 or c == 39
+                            else:
+                                last, classes = without_closing(chars, first, last, stage1, stage2)
+                                c = chars[last - 1] if last > first else U8(0)
+                                ended_well = (classes & TERMINAL) != 0 or c == 34 or c == 39
                             if c == 46 and last - 3 >= first and is_at(chars, last - 3, 46, 46):
                                 ended_well = False
                         has_brace = line_brace or (brace & below(I64(bit)) & ~below(max(line - base, 0))) != ZERO
@@ -536,6 +618,9 @@ def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_c
 
         line_brace |= (brace & ~below(max(line - base, 0))) != ZERO
         continuations += I64(popcount64(tails))
+        han += I64(letters & BYTE)
+        unspaced += I64(letters >> U64(8) & BYTE)
+        double += I64(letters >> U64(16))
 
     if part_lines > 0 and not part_blank:
         part_hash[parts] = part
@@ -558,6 +643,9 @@ def scan(chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_c
     out_NK[d, TERMINAL_LINES] = terminals
     out_NK[d, SHORT_LINES] = shorts
     out_NK[d, PARAGRAPHS] = parts
+    out_NK[d, HAN_LETTERS] = han
+    out_NK[d, UNSPACED_LETTERS] = unspaced
+    out_NK[d, DOUBLE_LETTERS] = double
     for k, count in enumerate(
         (kept_lines, kept_words, sentences_kept, lorem, braces, un_sentences, un_lorem, un_braces)
     ):
@@ -572,7 +660,7 @@ def continuations_in(c):
 
 
 @njit
-def hash_words(chars, start, words, bounds, word, reach):
+def hash_words(chars, start, words, bounds, word, reach, slots, places, multiplier, shift):
     """Hash of every word, and the characters of the words up to it modulo 2^32. Returns how many stop words occur."""
     stop = ZERO
     total = U32(0)
@@ -590,8 +678,8 @@ def hash_words(chars, start, words, bounds, word, reach):
             total += U32(count_chars(chars, first, last))
         word[k] = h
         reach[k + 1] = total
-        slot = (h * STOP_MULTIPLIER) >> U64(60)
-        stop |= U64(STOP_SLOTS[slot] == h) << slot
+        slot = (h * multiplier) >> shift
+        stop |= U64(slots[slot] == h) << U64(places[slot])
     return I64(popcount64(stop))
 
 
@@ -702,7 +790,7 @@ def ngrams(word, reach, words, n_chars, out_NK, d, table, seen, first, other, wh
     `where` lists in order the words where an n-gram starts that occurs twice or more; only there can an (n+1)-gram do so.
     first[i] is where the n-gram of word i occurs first, count[first[i]] how often.
     """
-    for row in range(LONGEST_REPEATED_NGRAM, C4):
+    for row in range(LONGEST_REPEATED_NGRAM, HAN_LETTERS):
         out_NK[d, row] = 0
     for n in range(2, min(MAX_TOP_N, words) + 1):  # until one repeats, the commonest is the first
         out_NK[d, TOP_NGRAM + n - 2] = I64(U32(reach[n] - reach[0])) + n - 1
@@ -748,8 +836,8 @@ def ngrams(word, reach, words, n_chars, out_NK, d, table, seen, first, other, wh
 def scratch(longest: int) -> tuple[np.ndarray, ...]:
     """What `documents` works in, for documents of up to `longest` bytes; what is not written to is never backed by memory.
 
-    bounds, word, reach: of the words. first, other, where, count, rest, table, seen: of the n-grams. The last four: of lines
-    and paragraphs. Every word, and every line with a word, takes two bytes, but the last; write_bits writes up to 7 entries
+    bounds, word, reach: of the words. first, other, where, count, rest, table, seen: of the n-grams. The next four: of lines
+    and paragraphs. The last: of a block. Every word, and every line with a word, takes two bytes, but the last; write_bits writes up to 7 entries
     beyond. A table is at most half full, and a power of two.
     """
     most = longest // 2 + 1 + BLOCK
@@ -762,27 +850,39 @@ def scratch(longest: int) -> tuple[np.ndarray, ...]:
     first, other, where, count, rest = (np.empty(most, I32) for _ in range(5))
     line_hash, line_chars, part_hash, part_chars = (np.empty(most, dtype) for dtype in (U64, I32, U64, I32))
     ngram_work = (word, reach, table, seen, first, other, where, count, rest)
-    return np.empty(2 * most, I32), *ngram_work, line_hash, line_chars, part_hash, part_chars
+    return np.empty(2 * most, I32), *ngram_work, line_hash, line_chars, part_hash, part_chars, np.empty(BLOCK, U64)
 
 
 @njit
-def documents(chars, offsets, stage1, stage2, out_NK, work):
+def documents(chars, offsets, stage1, stage2, out_NK, work, slots, places, multiplier, shift):
     """Fill out_NK for every document of the column."""
     chars, offsets, stage1, stage2 = borrowed(chars), borrowed(offsets), borrowed(stage1), borrowed(stage2)
-    out_NK = borrowed(out_NK)
+    out_NK, slots, places = borrowed(out_NK), borrowed(slots), borrowed(places)
     bounds, word, reach, table = borrowed(work[0]), borrowed(work[1]), borrowed(work[2]), borrowed(work[3])
     seen, first, other, where = borrowed(work[4]), borrowed(work[5]), borrowed(work[6]), borrowed(work[7])
     count, rest, line_hash, line_chars = borrowed(work[8]), borrowed(work[9]), borrowed(work[10]), borrowed(work[11])
-    part_hash, part_chars = borrowed(work[12]), borrowed(work[13])
+    part_hash, part_chars, letters_to = borrowed(work[12]), borrowed(work[13]), borrowed(work[14])
     for d in range(len(offsets) - 1):
         start, end = offsets[d], offsets[d + 1]
         if start == end:
             out_NK[d] = 0
             continue
         words, lines, parts = scan(
-            chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_chars, part_hash, part_chars
+            chars,
+            start,
+            end,
+            stage1,
+            stage2,
+            out_NK,
+            d,
+            bounds,
+            line_hash,
+            line_chars,
+            part_hash,
+            part_chars,
+            letters_to,
         )
-        out_NK[d, STOP] = hash_words(chars, start, words, bounds, word, reach)
+        out_NK[d, STOP] = hash_words(chars, start, words, bounds, word, reach, slots, places, multiplier, shift)
         n_chars = I64(out_NK[d, CHARS])
         ngrams(word, reach, words, n_chars, out_NK, d, table, seen, first, other, where, count, rest)
         repeated, size = duplicates(line_hash, line_chars, lines, table)
@@ -791,7 +891,7 @@ def documents(chars, offsets, stage1, stage2, out_NK, work):
         out_NK[d, DUPLICATE_PARAGRAPHS], out_NK[d, DUPLICATE_PARAGRAPH_CHARS] = repeated, size
 
 
-def text_stats(text: TextColumn) -> np.ndarray:
+def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> np.ndarray:
     """stats_KN: int32, in the order of NAMES. The contract is in the package."""
     n = len(text)
     stats_NK = np.empty((n, len(NAMES)), np.int32)
@@ -803,6 +903,8 @@ def text_stats(text: TextColumn) -> np.ndarray:
     tail[:-PAD] = text.chars[tail_start:stop]
     stages = [as_input(stage) for stage in character_classes()]
     work = scratch(int((offsets[1:] - offsets[:-1]).max(initial=0)))
-    documents(as_input(text.chars), as_input(offsets[: with_room + 1]), *stages, stats_NK[:with_room], work)
-    documents(as_input(tail), as_input(offsets[with_room:] - tail_start), *stages, stats_NK[with_room:], work)
+    slots, places, *how = _stop_slots(stop_words)
+    stop = (as_input(slots), as_input(places), *how)
+    documents(as_input(text.chars), as_input(offsets[: with_room + 1]), *stages, stats_NK[:with_room], work, *stop)
+    documents(as_input(tail), as_input(offsets[with_room:] - tail_start), *stages, stats_NK[with_room:], work, *stop)
     return np.ascontiguousarray(stats_NK.T)

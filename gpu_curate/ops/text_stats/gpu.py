@@ -32,13 +32,10 @@ GROUP = 32  # bytes of text per mask word
 # times, two table slots, candidates), of which English has 0.17 a byte. At worst, one-letter words, 24 bytes a byte.
 FOOTPRINT = Footprint(per_text_byte=1.6 + 86 / 150 + 44 * 0.17, per_document=4 * len(NAMES) + 60)
 _tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-DEFINES = (
-    *(f"C_{name.upper()}={row}" for row, name in enumerate(NAMES) if "_gram_chars" not in name),
-    "STOP_WORD_HASHES=" + ",".join(f"{word_hash(word.encode())}ull" for word in STOP_WORDS),
-)
+DEFINES = tuple(f"C_{name.upper()}={row}" for row, name in enumerate(NAMES) if "_gram_chars" not in name)
 
 
-def text_stats(text: TextColumn, device: Device | None = None) -> Any:
+def text_stats(text: TextColumn, device: Device | None = None, stop_words: tuple[str, ...] = STOP_WORDS) -> Any:
     """stats_KN: int32, in the order of NAMES. The contract is in the package.
 
     Device memory: FOOTPRINT: 10 bytes a byte of English, at most 24 of any text, 60 and the result a document.
@@ -50,7 +47,7 @@ def text_stats(text: TextColumn, device: Device | None = None) -> Any:
         return stats_KN
     mask = _Mask(text, device)
     _lines(text, mask, device, stats_KN)
-    hash_W, chars_W, doc_W, word_offsets = _words(text, mask, device, stats_KN)
+    hash_W, chars_W, doc_W, word_offsets = _words(text, mask, device, stats_KN, stop_words)
     _ngrams(device, hash_W, chars_W, doc_W, word_offsets, stats_KN)
     return stats_KN
 
@@ -116,7 +113,9 @@ def _lines(text: TextColumn, mask: _Mask, device: Device, stats_KN: Any) -> None
     _duplicates(device, hash_L, chars_L, doc_L, offsets, "duplicate_paragraphs", stats_KN)
 
 
-def _words(text: TextColumn, mask: _Mask, device: Device, stats_KN: Any) -> tuple[Any, Any, Any, Any]:
+def _words(
+    text: TextColumn, mask: _Mask, device: Device, stats_KN: Any, stop_words: tuple[str, ...]
+) -> tuple[Any, Any, Any, Any]:
     """Hash, characters and document of every word; words before each document. Fills the row of stop words."""
     xp, groups, n_docs = device.xp, mask.groups, np.int64(len(text))
     spaces = xp.full(groups + 1, 2**32 - 1, np.uint32)
@@ -128,8 +127,10 @@ def _words(text: TextColumn, mask: _Mask, device: Device, stats_KN: Any) -> tupl
     found_N = xp.zeros(len(text), np.uint32)
     args = (text.chars, np.int64(text.chars.size), mask.doc_starts, mask.place[0], np.int64(groups))
     args = (*args, text.offsets, n_docs, spaces, starts, before)
-    _launch(device, "hash_words", groups, (*args, hash_W, chars_W, doc_W, found_N))
-    for bit in range(len(STOP_WORDS)):
+    stop = device.upload(np.array([word_hash(word.encode()) for word in stop_words] or [0], np.uint64))
+    results = (hash_W, chars_W, doc_W, stop, np.int32(len(stop_words)), found_N)
+    _launch(device, "hash_words", groups, (*args, *results))
+    for bit in range(len(stop_words)):
         stats_KN[NAMES.index("stop_words")] += (found_N >> np.uint32(bit) & np.uint32(1)).astype(np.int32)
     return hash_W, chars_W, doc_W, offsets
 

@@ -5,9 +5,11 @@
 // thread a word, because lanes that read lines end their words at different times. Words, n-grams, lines and paragraphs are compared in open-addressing tables: each document has a
 // region of two slots an item, a slot holds the first of equal items, and all documents are worked on at once.
 //
-// Macros: C_* are the rows of the statistics, in the order of NAMES; STOP_WORD_HASHES: those of STOP_WORDS.
+// Macros: C_* are the rows of the statistics, in the order of NAMES.
 
 const u32 SPACE = 1, ALPHABETIC = 2, SYMBOL = 4, TERMINAL = 8, UPPERCASE = 16;  // classes of code points
+const u32 KIND = 0xE0, CLOSING = 0x20, HAN = 0x40, KANA = 0x60, UNSPACED = 0x80, DOUBLE = 0xA0;  // classes & KIND
+const i32 HAN_CHARS = 4, DOUBLE_CHARS = 2, WORD_PARTS = 12, HAN_PARTS = 8, UNSPACED_PARTS = 3;
 const u32 NOTHING = 0xFFFFFFFFu;                                                // an empty slot
 const i32 SHORT_LINE_CHARS = 30, C4_MIN_LINE_WORDS = 3, C4_MAX_WORD_CHARS = 1000;
 
@@ -38,6 +40,14 @@ DEVICE Character character(const Chars& t, i64 p, i64 end) {
   return x;
 }
 DEVICE bool continues(u32 byte) { return (byte & 0xC0u) == 0x80u; }
+// The character of chars[start, end) that ends at `end` > start; SYMBOL if none does.
+DEVICE Character character_before(const Chars& t, i64 start, i64 end) {
+  i64 lead = end - 1;
+  while (lead > start && end - lead < 4 && continues(t.chars[lead])) lead--;
+  Character x = character(t, lead, end);
+  if (lead + x.size != end) x = {ILL_FORMED, SYMBOL, 1};
+  return x;
+}
 DEVICE bool is_at(const u8* __restrict__ chars, i64 p, u32 a, u32 b, u32 c) {
   return chars[p] == a && chars[p + 1] == b && chars[p + 2] == c;
 }
@@ -176,7 +186,7 @@ DEVICE void read_sentence(Sentences& s, u32 code, u32 classes) {
     s.ended = false;
     s.start = true;
     s.upper = false;
-    if (code == '"' || code == '\'' || code == 0x201D) return;
+    if (code == '"' || code == '\'' || (classes & KIND) == CLOSING) return;
   }
   if (code == '.' && s.upper) {
     s.initial = true;  // an initial with its dot
@@ -208,9 +218,9 @@ extern "C" __global__ void __launch_bounds__(256, 4)
   Line line = line_of(l, starts, docs, line_offsets, offsets, chars);
   Chars t = chars_of(chars, size, stage1, stage2);
   i32 n_chars = 0, words = 0, alphabetic = 0, solid_words = 0, solid_chars = 0, hashes = 0, ellipses = 0;
-  i32 dots = 0, word_chars = 0;
+  i32 dots = 0, word_chars = 0, han = 0, unspaced = 0, doubles = 0;
   i64 first = -1, last = -1;  // of the words
-  u32 word_classes = 0;       // ALPHABETIC: has one; SYMBOL: has one that is not SYMBOL
+  u32 word_classes = 0;       // ALPHABETIC: has one; SYMBOL: has one that is not SYMBOL; UNSPACED: hides words
   u32 tail = 0, phrases = 0, last_classes = 0;
   bool inside = false, brace = false, long_word = false;
   Sentences s = {0, true, false, false, false};
@@ -220,7 +230,12 @@ extern "C" __global__ void __launch_bounds__(256, 4)
       x = character(t, p, line.stop);
       bool counted = !continues(chars[p]);
       n_chars += counted;
-      last_classes = x.classes;
+      u32 kind = x.classes & KIND;
+      if (kind != CLOSING) last_classes = x.classes;
+      bool hides = kind == KANA || kind == UNSPACED;
+      han += kind == HAN;
+      unspaced += hides;
+      doubles += kind == KANA || kind == DOUBLE;
       hashes += x.code == '#';
       dots = x.code == '.' ? dots + 1 : 0;
       if (dots == 3 || x.code == 0x2026) ellipses++, dots = 0;
@@ -236,7 +251,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
           if (first < 0) first = p;
         }
         word_chars += counted;
-        word_classes |= (x.classes & ALPHABETIC) | (~x.classes & SYMBOL);
+        word_classes |= (x.classes & ALPHABETIC) | (~x.classes & SYMBOL) | (hides || kind == HAN ? UNSPACED : 0);
       }
       if (first >= 0) read_sentence(s, x.code, x.classes);
     }
@@ -246,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
       alphabetic += (word_classes & ALPHABETIC) != 0;
       solid_words += (word_classes & SYMBOL) != 0;
       solid_chars += word_classes & SYMBOL ? word_chars : 0;
-      long_word |= word_chars > C4_MAX_WORD_CHARS;
+      long_word |= word_chars > C4_MAX_WORD_CHARS && !(word_classes & UNSPACED);
     }
     p += x.size;
   }
@@ -259,6 +274,9 @@ extern "C" __global__ void __launch_bounds__(256, 4)
   count(stats, n_docs, d, C_LINES, 1);
   count(stats, n_docs, d, C_HASHES, hashes);
   count(stats, n_docs, d, C_ELLIPSES, ellipses);
+  count(stats, n_docs, d, C_HAN_LETTERS, han);
+  count(stats, n_docs, d, C_UNSPACED_LETTERS, unspaced);
+  count(stats, n_docs, d, C_DOUBLE_LETTERS, doubles);
   if (words == 0) return;
   atomicMin(&first_word[d], (u64)first);
   atomicMax(&last_word[d], (u64)last);
@@ -267,17 +285,20 @@ extern "C" __global__ void __launch_bounds__(256, 4)
   count(stats, n_docs, d, C_NON_SYMBOL_WORDS, solid_words);
   count(stats, n_docs, d, C_NON_SYMBOL_WORD_CHARS, solid_chars);
   count(stats, n_docs, d, C_NONBLANK_LINES, 1);
-  count(stats, n_docs, d, C_SHORT_LINES, n_chars <= SHORT_LINE_CHARS);
+  i32 measure = n_chars + han * (HAN_CHARS - 1) + doubles * (DOUBLE_CHARS - 1);
+  count(stats, n_docs, d, C_SHORT_LINES, measure <= SHORT_LINE_CHARS);
   count(stats, n_docs, d, C_TERMINAL_LINES, (last_classes & TERMINAL) != 0);
   bool three = first + 3 <= last;
   count(stats, n_docs, d, C_BULLET_LINES, chars[first] == '-' || (three && is_at(chars, first, 0xE2, 0x80, 0xA2)));
   bool ellipsis = three && (is_at(chars, last - 3, '.', '.', '.') || is_at(chars, last - 3, 0xE2, 0x80, 0xA6));
   count(stats, n_docs, d, C_ELLIPSIS_LINES, ellipsis);
 
-  if (words < C4_MIN_LINE_WORDS || long_word) return;
+  i64 hidden = ((i64)han * HAN_PARTS + (i64)unspaced * UNSPACED_PARTS) / WORD_PARTS;
+  if (words + hidden < C4_MIN_LINE_WORDS || long_word) return;
   i64 end = without_citations(chars, first, last);
-  u32 c = end > first ? chars[end - 1] : 0;
-  bool ended = c == '.' || c == '?' || c == '!' || c == '"' || c == '\'';
+  Character x = {0, 0, 0};
+  while (end > first && ((x = character_before(t, first, end)).classes & KIND) == CLOSING) end -= x.size;
+  bool ended = end > first && (x.classes & TERMINAL || x.code == '"' || x.code == '\'');
   if (end - 3 >= first && is_at(chars, end - 3, '.', '.', '.')) ended = false;
   if (phrases & LOREM_IPSUM) {
     count(stats, n_docs, d, C_C4_UNENDED_LOREM_IPSUM_LINES, 1);
@@ -424,8 +445,8 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     hash_words(const u8* __restrict__ chars, i64 size, const u32* __restrict__ doc_starts, i64 origin, i64 n_groups,
                const i64* __restrict__ offsets, i64 n_docs, const u32* __restrict__ spaces,
                const u32* __restrict__ starts, const i64* __restrict__ before, u64* __restrict__ word_hash,
-               u32* __restrict__ word_chars, i32* __restrict__ word_doc, u32* stop_found) {
-  const u64 stop_words[] = {STOP_WORD_HASHES};
+               u32* __restrict__ word_chars, i32* __restrict__ word_doc, const u64* __restrict__ stop_words,
+               i32 n_stop_words, u32* stop_found) {
   __shared__ unsigned short place[8][1024];
   u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   i64 g = global_thread(), first = g - lane;
@@ -464,8 +485,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
       }
     }
     u32 found = 0;
-#pragma unroll
-    for (i32 k = 0; k < (i32)(sizeof(stop_words) / sizeof(u64)); k++) found |= (u32)(word.hash == stop_words[k]) << k;
+    for (i32 k = 0; k < n_stop_words; k++) found |= (u32)(word.hash == stop_words[k]) << k;
     if (found) atomicOr(&stop_found[doc], found);
     i64 w = before[first] + j;
     word_hash[w] = word.hash;

@@ -66,6 +66,16 @@ def _mask(test: Callable[..., Any], reach: int = 0) -> Any:
     return mask
 
 
+@intrinsic
+def clz64(typingctx: Any, x: Any) -> Any:
+    """Number of leading zero bits of a uint64; 64 of 0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctlz(args[0], ir.IntType(1)(0))
+
+    return types.uint64(types.uint64), codegen
+
+
 high64 = _mask(lambda b, v: b.icmp_signed("<", v, _all(0)))  # 0x80 up
 continuation64 = _mask(lambda b, v: b.icmp_signed("<", v, _all(-64)))  # 0x80..0xBF
 space64 = _mask(lambda b, v: b.or_(_within(b, v, 0x09, 0x0D), _within(b, v, 0x1C, 0x20)))
