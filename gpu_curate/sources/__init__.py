@@ -37,6 +37,7 @@ class Reject(NamedTuple):
     reason: str
     head: bytes = b""  # first 200 bytes
     cut: bool = False  # the file is cut or damaged here: what comes behind may be missing
+    passed_bytes: int = 0  # of the file, lost with it: more than a record, or not known to be one
 
 
 class Skip(NamedTuple):

@@ -21,13 +21,34 @@ _STEP = 512  # of zstd, whose output has no bound: up to 32 KiB for a byte
 _OUT = 64 << 10  # decompressed bytes asked for at once
 _LONGEST_BLOCK = (4 << 20) + 64  # of an lz4 frame (zstd: 128 KiB); nothing comes out before its end
 _MAX_HEADER = 1 << 20
-_RECORD_LINE = 16  # bytes that tell whether a WARC record begins
+_MAX_LINE = 32 << 10  # of a record's first line: an ARC header has a whole URL in it
+_KEPT = 8 << 20  # bytes of a record that are held until its length has proved right
+_MAX_LENGTH = 1 << 40  # of a record; a greater one is a wrong one
 _GZIP, _ZSTD, _LZ4 = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 _ZSTD_DICTIONARY = b"\x5d\x2a\x4d\x18"  # skippable frame that holds the dictionary of a .warc.zst
-_WARC_LINE = re.compile(rb"WARC/\d\.\d{1,2}[ \t]*\r?\n")
-_NEXT_WARC = re.compile(rb"\n(WARC/\d\.\d{1,2}[ \t]*\r?\n)")
-_ARC_LINE = re.compile(rb"[a-z]+://[^\n ]{1,8192} ")
-_NEXT_ARC = re.compile(rb"\n([a-z]+://[^\n ]{1,8192} [0-9A-Fa-f.:]{3,45} \d{14} [^\n]{1,1024}\n)")
+
+# A record's first line, as it is read where one is due and as it is looked for: any version, any case. In the midst of
+# a line (that of a record that was cut) only a line as the standard has it counts, with a header line behind it.
+_WARC_LINE = re.compile(rb"[ \t]*[Ww][Aa][Rr][Cc]/\d[^\r\n]{0,64}\r?\n")
+_NEXT_WARC = re.compile(
+    rb"[Ww](?:(?<=\n.)[Aa][Rr][Cc]/\d[^\r\n]{0,64}\r?\n|(?<=W)ARC/\d\.\d{1,2}\r?\n(?=[A-Za-z][A-Za-z-]*:))", re.S
+)
+# a damaged first line before a header that can only be a record's
+_WARC_FIELDS = re.compile(rb"[^\n]{0,100}\n(?i:WARC-(?:Type|Date|Record-ID|Target-URI)[ \t]*:)")
+_HEADER_END = re.compile(rb"\n[ \t\r\f\v]*\n")
+# what a block cannot hold in front: the rest of a record of which the header is damaged
+_FOREIGN_WARC = re.compile(rb"\r?\n(?=WARC-(?:Type|Date|Record-ID|Target-URI):)")
+_FOREIGN_ARC = re.compile(rb"\n(?=HTTP/\d\.\d \d{3}[ \r\n])")
+
+# An ARC header line may be odd in every field. What tells it from a line of text: each of these counts once, and an
+# HTTP status line behind it twice.
+_ARC_HINT = re.compile(rb"\n(?=[A-Za-z][A-Za-z0-9+.-]{0,30}:|[^\n]{0,8192}?[ \t]\d{14}[ \t])")
+_ARC_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|www\.")
+_ARC_IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|(?=.*::|(?:[^:]*:){3})[0-9A-Fa-f:.]{2,45}")
+_ARC_DATE = re.compile(r"(?:19|20)\d{6}(?:\d{4}(?:\d{2}(?:\d{3})?)?)?")
+_LENGTH = re.compile(r"\+?(\d{1,18})")
+_ENOUGH = 3  # points of evidence, of 6
+_VERSION_1, _VERSION_2 = 5, 10  # fields
 
 
 class Damage(NamedTuple):
@@ -35,6 +56,7 @@ class Damage(NamedTuple):
 
     reason: str
     final: bool  # nothing can be read after it
+    passed: int = 0  # bytes of the file that could not be unpacked
 
 
 class Part(NamedTuple):
@@ -203,7 +225,7 @@ def _members(
                 out = member.feed(chunk)
                 while out or member.more:
                     head += out
-                    if head and (not first or len(head) >= _RECORD_LINE or member.eof):
+                    if head and (not first or _tells(head) or member.eof):
                         yield Part(head, first, start)
                         head, first = b"", False
                     if not member.more:
@@ -221,8 +243,9 @@ def _members(
         except member.error as e:
             if head:
                 yield Part(head, first, start)
-            yield Damage(f"damaged compressed data at byte {start} of the file: {e}", final=False)
             data = _resync(chunk[1:] + data, read, kind, dictionary)
+            reason = f"damaged compressed data at byte {start} of the file: {e}"
+            yield Damage(reason, final=False, passed=at - len(data) - start)
             continue
         data = member.rest + data
 
@@ -242,19 +265,116 @@ def _resync(data: bytes, read: Any, kind: type[_Member], dictionary: Any) -> byt
             continue
         member, head, fed = kind(dictionary), b"", i
         try:
-            while len(head) < _RECORD_LINE and fed - i < _LONGEST_BLOCK and not member.eof:
+            while not _tells(head) and fed - i < _LONGEST_BLOCK and not member.eof:
                 while len(data) - fed < step and (piece := read()):
                     data, fed, i = data[i:] + piece, fed - i, 0
                 if fed >= len(data):
                     break
                 head += member.feed(data[fed : fed + step])
                 fed += step
-            if _WARC_LINE.match(head) or _ARC_LINE.match(head):
+            if _begins(head):
                 return data[i:]
         except member.error:
             pass
         # so that the time is linear whatever comes after the magic bytes
         i += 1 if fed - i <= _IN else (fed - i) // 2
+
+
+# ----------------------------------------------------------------------------------------------- where a record begins
+
+
+class _ArcHeader(NamedTuple):
+    """An ARC header line as WARC fields."""
+
+    fields: dict[str, str]
+    length: int | None
+    sure: bool  # enough of it is what it should be; else it is one only because one is due
+
+
+def _arc_header(line: bytes, after: bytes) -> _ArcHeader | None:
+    """An ARC header line, odd as it may be; None if it is none.
+
+    Version 1: URL, IP, date, type, length. Version 2 puts result, checksum, location, offset and file name before length.
+    A URL or type may have spaces, any field may be empty, missing or nonsense.
+
+    Args:
+        after: the first bytes behind the line.
+    """
+    words = re.split("[ \t]", _decoded(line).strip())
+    n = len(words)
+    number = _LENGTH.fullmatch(words[-1])
+    # the date, told by its digits; else by its place
+    dates = [k for k in range(1, n) if _ARC_DATE.fullmatch(words[k]) and (k < n - 1 or number is None)]
+    places = (n - _VERSION_1 + 2, n - _VERSION_2 + 2)
+    date = next(
+        (k for k in reversed(dates) if len(words[k]) == 14),
+        next((k for k in places if k in dates), None),
+    )
+    address = next((k for k in range(1, n) if _ARC_IP.fullmatch(words[k])), None)
+    if address is not None and address + 1 in dates:
+        date = address + 1
+    found = (_ARC_URL.match(words[0]), address, date, number)
+    evidence = sum(f is not None for f in found) + 2 * after.startswith(b"HTTP/")
+    sure = evidence >= _ENOUGH and n >= 3
+    if not sure and (n < _VERSION_1 or not evidence):
+        return None
+    if date is None:
+        by_name = n >= _VERSION_2 and ".arc" in words[-2]
+        place = places[by_name] if n >= _VERSION_1 else (address + 1 if address else 1)
+    else:
+        place = date
+    url = words[:place]
+    if len(url) > 1 and "/" not in url[-1]:
+        url.pop()  # the address, or what stands for it
+    while len(url) > 1 and (not url[-1] or _ARC_IP.fullmatch(url[-1])):
+        url.pop()
+    target = " ".join(url)
+    when = words[date] if date is not None else ""
+    fields = {
+        "warc-type": "warcinfo" if target.startswith("filedesc:") else "response",
+        "warc-target-uri": target,
+        "arc-content-type": words[place + 1] if place + 1 < n - 1 else "",
+    }
+    if when:
+        d = when[:14].ljust(14, "0")
+        iso = f"{d[:4]}-{d[4:6]}-{d[6:8]}T{d[8:10]}:{d[10:12]}:{d[12:14]}Z"
+        fields["warc-date"] = iso if "01" <= d[4:6] <= "12" and "01" <= d[6:8] <= "31" and d[8:10] < "24" else when
+    return _ArcHeader(fields, int(number[1]) if number else None, sure)
+
+
+def _decoded(line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode("latin-1")
+
+
+def _tells(head: bytes) -> bool:
+    """True if the first bytes of a member are enough to see whether a record begins with them."""
+    return 0 <= head.find(b"\n") < len(head) - 40 or len(head) >= _MAX_LINE
+
+
+def _begins(head: bytes) -> bool:
+    """True if a record begins here for sure."""
+    if _WARC_LINE.match(head) or _WARC_FIELDS.match(head):
+        return True
+    end = head.find(b"\n", 0, _MAX_LINE) + 1
+    arc = _arc_header(head[:end], head[end : end + 5]) if end else None
+    return arc is not None and arc.sure
+
+
+def _next_record(buffer: bytes, at: int, arc: bool | None) -> int:
+    """Where the next record of a WARC file, an ARC file or (None) either begins behind `at`; -1 if nowhere."""
+    found = -1
+    if arc is not True and (warc := _NEXT_WARC.search(buffer, at)):
+        found = warc.start()
+    if arc is not False:
+        for hint in _ARC_HINT.finditer(buffer, at, found if found >= 0 else len(buffer)):
+            start = hint.end()
+            end = buffer.find(b"\n", start, start + _MAX_LINE) + 1
+            if end and (header := _arc_header(buffer[start:end], buffer[end : end + 5])) and header.sure:
+                return start
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------------ bytes
@@ -266,19 +386,20 @@ class _Bytes:
     def __init__(self, raw: IO[bytes]):
         head = raw.read(_IN)
         self._raw, self._parts = raw, _parts(raw, head)
-        # a plain file can be read again from where a record's length proves wrong, within reason
-        plain = _compression(head) is None and raw.seekable()
-        self.size = raw.seek(0, 2) if plain else None
-        self._rewindable = self.size or 0
-        if plain:
+        self.packed = _compression(head) is not None
+        self._seekable = not self.packed and raw.seekable()
+        self.end = raw.seek(0, 2) if self._seekable else None  # the offset at which these bytes end, if it is known
+        if self._seekable:
             raw.seek(len(head))
         self._buffer = b""
         self._at = 0  # in the buffer
         self.offset = 0  # in the decompressed file
+        self._furthest = self.end or 0
+        self._back = 0  # bytes gone back so far
         self.damage: Damage | None = None
         self.ended = False
         self.starts: deque[int] = deque()  # offsets of members that begin with a record: no record reaches across one
-        self._origins: deque[tuple[int, int]] | None = None if _compression(head) is None else deque()
+        self._origins: deque[tuple[int, int]] | None = deque() if self.packed else None
 
     def fill(self, n: int = 1) -> bool:
         """At least n more bytes into the buffer; False if the file or damage ends before."""
@@ -292,30 +413,44 @@ class _Bytes:
             elif isinstance(part, Damage):
                 self.damage = part
             else:
-                if part.first and _WARC_LINE.match(part.data):
-                    self.starts.append(self.offset + have)
                 if part.first and self._origins is not None:
+                    if _begins(part.data):
+                        self.starts.append(self.offset + have)
                     self._origins.append((self.offset + have, part.origin))
                 pieces.append(part.data)
                 have += len(part.data)
         self._buffer, self._at = b"".join(pieces), 0
         return have >= wanted
 
-    def pass_damage(self) -> None:
-        """Go on behind the damage, at a member's start; what was left before it is dropped."""
-        self.take(len(self._buffer) - self._at)
-        self.ended = self.ended or (self.damage is not None and self.damage.final)
-        self.damage = None
+    def pass_damage(self) -> int:
+        """Go on behind the damage, at a member's start; what was left before it is dropped.
 
-    def rewind(self, offset: int) -> bool:
-        """Go back to an offset of a plain file; False if that cannot be, or was done too often to end in linear time."""
-        if self.offset - offset > self._rewindable or self.size is None:
+        Returns: bytes of the file that could not be unpacked.
+        """
+        self.take(len(self._buffer) - self._at)
+        damage, self.damage = self.damage, None
+        self.ended = self.ended or (damage is not None and damage.final)
+        if not self._seekable:
+            self.end = None
+        return damage.passed if damage else 0
+
+    def back(self, offset: int, pieces: list[bytes] | None) -> bool:
+        """Go back to an offset, over `pieces` if they are all that was taken since, else by reading a plain file again.
+
+        Returns: False if that cannot be, or was done too often to end in linear time.
+        """
+        n = self.offset - offset
+        self._furthest = max(self._furthest, self.offset)
+        if self._back + n > self._furthest + _OUT or (pieces is None and not self._seekable):
             return False
-        self._rewindable -= self.offset - offset
-        self._raw.seek(offset)
-        self._parts = _plain(self._raw, self._raw.read(_OUT))
-        self._buffer, self._at, self.offset, self.ended = b"", 0, offset, False
-        self.starts.clear()
+        self._back += n
+        if pieces is not None:
+            self._buffer, self._at = b"".join([*pieces, self._buffer[self._at :]]), 0
+        else:
+            self._raw.seek(offset)
+            self._parts = _plain(self._raw, self._raw.read(_OUT))
+            self._buffer, self._at, self.ended = b"", 0, False
+        self.offset = offset
         return True
 
     def origin(self) -> int:
@@ -350,48 +485,74 @@ class _Bytes:
             self.starts.popleft()
         return self.starts[0] - self.offset if self.starts else 1 << 62
 
-    def read(self, n: int, keep: bool = True) -> tuple[bytes, int]:
-        """Up to n bytes, fewer at the end, at damage, or where another record's member begins; and their number."""
-        out, got = [], 0
-        while got < n and (self.available() or self.fill()):
-            room = self.room()
-            if room == 0:
-                break
-            piece = self.take(min(n - got, room, self.available()))
-            got += len(piece)
-            if keep:
-                out.append(piece)
-            if len(piece) == room:
-                break
-        return b"".join(out), got
+    def piece(self, n: int) -> bytes:
+        """Up to n bytes that are at hand; b"" at the end, at damage, and where another record's member begins."""
+        if not self.available() and not self.fill():
+            return b""
+        return self.take(min(n, self.room(), self.available()))
 
-    def find(self, pattern: re.Pattern[bytes]) -> bool:
-        """Skip to the next match of group 1 of `pattern` (or to a member that begins with a record); else to the end."""
+    def begins(self, arc: bool | None) -> bool:
+        """True if a record begins here for sure."""
+        if self.room() == 0:
+            return True
+        if not arc and _WARC_LINE.match(self.peek(100)):
+            return True
+        if arc is False:
+            return False
+        n = _line_end(self)
+        line = self.peek(n + 5)
+        header = _arc_header(line[:n], line[n:])
+        return header is not None and header.sure
+
+    def find(self, arc: bool | None) -> tuple[bool, bytes | None]:
+        """Skip to where the next record of a WARC file, an ARC file or (None) either begins; else to the end or damage.
+
+        Returns: whether one begins there, and what was passed over; None for more than 8 MiB.
+        """
+        passed: list[bytes] | None = []
+        size = 0
+
+        def skip(n: int) -> None:
+            nonlocal passed, size
+            size += n
+            if passed is not None:
+                passed.append(self.take(n))
+                passed = passed if size <= _KEPT else None
+            else:
+                self.take(n)
+
         while True:
-            match = pattern.search(self._buffer, self._at)
+            at = _next_record(self._buffer, self._at, arc)
             room = self.room()
-            if room <= self.available() and (not match or room <= match.start(1) - self._at):
-                self.take(room)
-                return True
-            if match:
-                self.take(match.start(1) - self._at)
-                return True
-            self.take(max(0, self.available() - 10_000))  # a header line may lie across the edge
-            if not self.fill():
-                self.take(self.available())
-                return False
+            stop = at - self._at if at >= 0 else room
+            if min(stop, room) <= self.available():
+                skip(min(stop, room))
+                return True, None if passed is None else b"".join(passed)
+            skip(max(0, self.available() - 2 * _MAX_LINE))  # a header line may lie across the edge
+            have = self.available()
+            if not self.fill(2 * _MAX_LINE) and self.available() == have:
+                skip(have)
+                return False, None if passed is None else b"".join(passed)
 
 
 # ---------------------------------------------------------------------------------------------------------- records
 
 
 class Broken(NamedTuple):
-    """Bytes that are no record, or a record that is not whole."""
+    """Bytes that are no record, or a record that is not whole or not as long as its header says.
+
+    Attributes:
+        passed: how many bytes are lost with it: of the decompressed file, or of the file as it is if they could not be
+            decompressed. 0 if none is, or if they are missing.
+        block: of a record whose length is missing or wrong: all bytes up to where the next record begins, if that is known.
+    """
 
     offset: int  # in the decompressed file
     reason: str
     head: bytes
     origin: int  # as of a record
+    passed: int = 0
+    block: bytes | None = None
 
 
 class ArchiveRecord:
@@ -401,60 +562,93 @@ class ArchiveRecord:
         offset: its first byte in the decompressed file.
         origin: byte of the file where the gzip member or frame begins that its first byte is in; of a plain file, that byte.
             It never decreases from one record or Broken to the next, and does not depend on what was read of them.
+        length: as the header says; 0 if it says none, or nothing that is one. Then nothing can be read before `finish`.
     """
 
-    def __init__(self, data: _Bytes, offset: int, origin: int, head: bytes, fields: dict[str, str], length: int):
-        self._data, self._start, self._left = data, data.offset, length
-        self.offset, self.origin, self.head, self.fields, self.length = offset, origin, head, fields, length
+    def __init__(
+        self, data: _Bytes, offset: int, origin: int, head: bytes, fields: dict[str, str], length: int | None, arc: bool
+    ):
+        self._data, self._start, self._arc = data, data.offset, arc
+        self.offset, self.origin, self.head, self.fields, self.length = offset, origin, head, fields, length or 0
         self.bad_lines: list[bytes] = []  # of the header, without a colon
-        self._too_long = data.size is not None and data.offset + length > data.size
+        self._known = length is not None
+        # it cannot be: not worth reading to the end of the file
+        self._beyond = self.length > _MAX_LENGTH or (data.end is not None and data.offset + self.length > data.end)
+        self._left = 0 if self._beyond else self.length
+        self._kept: list[bytes] | None = []  # the block so far, until its length has proved right
+
+    def _piece(self, n: int) -> bytes:
+        piece = self._data.piece(min(n, self._left))
+        self._left -= len(piece)
+        if self._kept is not None:
+            self._kept.append(piece)
+            if self.length - self._left > _KEPT:
+                self._kept = None
+        return piece
 
     def read(self, n: int) -> bytes:
         """The next bytes of the block, at most n; fewer at its end and where the file is cut; none if it is beyond the file."""
-        if self._too_long:
-            return b""
-        out, got = self._data.read(min(n, self._left))
-        self._left -= got
-        return out
+        pieces = []
+        while n > 0 and self._left and (piece := self._piece(n)):
+            n -= len(piece)
+            pieces.append(piece)
+        return b"".join(pieces)
 
     def finish(self) -> Broken | None:
-        """Skip what was not read. Returns: what is wrong with the block, if anything."""
+        """Skip what was not read. Returns: what is wrong with the record, if anything."""
         data = self._data
-        if not self._too_long:
-            _, got = data.read(self._left, keep=False)
-            self._left -= got
-        if self._left == 0:
-            after = data.peek(5)
-            if after[:1] in (b"", b"\r", b"\n") or _WARC_LINE.match(data.peek(16)) or self.is_arc:
-                return None
-            data.rewind(self._start)  # the next record may lie in the block
-            data.find(_NEXT_WARC)
-            return self._broken("Content-Length is wrong: no record header follows the block")
-        if self._too_long and data.find(_NEXT_WARC):
-            return self._broken("Content-Length is wrong: it goes beyond the file")
-        if data.available():  # stopped where another record's member begins
-            return self._broken("Content-Length is wrong: it goes beyond the record")
-        damage = data.damage or Damage("truncated", final=True)
-        broken = self._broken(f"truncated at {data.place()}" if damage.final else damage.reason)
-        data.pass_damage()
-        return broken
+        while self._left and self._piece(_KEPT):
+            pass
+        whole = self._known and not self._beyond and not self._left
+        if whole and self._ends():
+            return None
+        # Where does the next record begin? It may be in what this one claims.
+        if self._left and not data.available():
+            data.end = data.offset  # so that no other record is read up to there
+        again = data.back(self._start, self._kept)
+        found, block = (True, b"") if again and data.begins(self._arc) else data.find(self._arc)
+        if not found and data.damage is not None and not whole:
+            reason = f"truncated at {data.place()}" if data.damage.final else data.damage.reason
+            passed = data.pass_damage()
+            return self._broken(reason, passed or data.offset - self.offset)
+        if not self._known:
+            reason = "bad record header: no valid Content-Length"
+        elif whole:
+            reason = "Content-Length is wrong: no record header follows the block"
+        elif not found and not data.packed:  # the last member of a packed file is whole: it is the length that is wrong
+            return self._broken(f"truncated at {data.place()}", data.offset - self.offset)
+        else:
+            reason = f"Content-Length is wrong: it goes beyond the {'file' if self._beyond else 'record'}"
+        if block is None or not again:
+            return self._broken(reason, data.offset - self.offset)
+        return self._broken(reason, data.offset - self.offset, self._own(block, self.length if whole else 0))
 
-    @property
-    def is_arc(self) -> bool:
-        return "arc-content-type" in self.fields
+    def _ends(self) -> bool:
+        """True if what comes next may follow a record."""
+        return self._data.peek(1) in (b"", b"\r", b"\n") or self._data.begins(self._arc)
 
-    def _broken(self, reason: str) -> Broken:
-        return Broken(self.offset, reason, self.head[:200], self.origin)
+    def _own(self, block: bytes, certain: int) -> bytes:
+        """What of `block`, which goes up to the next header found, is this record's: not the rest of one that was not found."""
+        foreign = (_FOREIGN_ARC if self._arc else _FOREIGN_WARC).search(block, certain)
+        if foreign:
+            return block[: certain or foreign.start()]
+        for end in (b"\n",) if self._arc else (b"\r\n\r\n", b"\n\n"):
+            if block.endswith(end):
+                return block[: -len(end)]
+        return block
+
+    def _broken(self, reason: str, passed: int, block: bytes | None = None) -> Broken:
+        return Broken(self.offset, reason, self.head[:200], self.origin, passed, block)
 
 
 def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
     """Every record of a WARC or ARC file in order, and every place where there is none.
 
     A record must be finished before the next is asked for. Ends for every input, in time linear in its decompressed size.
-    An empty file has no records; a file without any gives one Broken.
+    An empty file has no records; a file without any gives one Broken. An ARC file need not begin with `filedesc:`.
     """
     data = _Bytes(raw)
-    arc = False
+    arc: bool | None = None  # known from the first record on
     while True:
         _skip_blank(data)
         line = data.peek(_line_end(data))
@@ -463,39 +657,35 @@ def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
             if data.damage is None:
                 return
             reason = f"truncated at {data.place()}" if data.damage.final else data.damage.reason
-            yield Broken(offset, reason, b"", origin)
-            data.pass_damage()
+            yield Broken(offset, reason, b"", origin, data.pass_damage())
             continue
-        arc = arc or (offset == 0 and line.startswith(b"filedesc:"))
-        head, cut = data.peek(200), False
-        if arc:
-            fields = _arc_fields(line)
-            if fields is not None:
-                data.take(len(line))
-                yield ArchiveRecord(data, offset, origin, line, fields, int(fields["content-length"]))
-                continue
-            reason = "no record header where one is due"
-        elif _WARC_LINE.match(line):
+        head, cut = data.peek(max(200, len(line) + 40)), False
+        reason = "no record header where one is due"
+        if arc is not True and (_WARC_LINE.match(line) or _WARC_FIELDS.match(head)):
             header = _header(data)
-            if header is not None and (record := _warc_record(data, offset, origin, header)):
-                yield record
+            if header is not None:
+                arc = False
+                yield _warc_record(data, offset, origin, header, head)
                 continue
-            reason = "bad record header: no valid Content-Length"
-            if header is None:
+            cut, reason = True, "bad record header: no blank line ends it"
+            data.take(len(line))
+        elif arc is not False:
+            found = _arc_header(line, head[len(line) :]) if line.endswith(b"\n") else None
+            if found is not None and (arc or found.sure):
+                arc = True
                 data.take(len(line))
-                cut, reason = True, "bad record header: no blank line ends it"
-        else:
-            reason = "no record header where one is due"
-        if arc:
+                own = line if found.length is not None else head
+                yield ArchiveRecord(data, offset, origin, own, found.fields, found.length, arc)
+                continue
+        if not cut:
             data.take(1)  # `find` may stop where it begins
-        found = (not arc and _WARC_LINE.match(data.peek(16))) or data.find(_NEXT_ARC if arc else _NEXT_WARC)
-        if not found and (cut or (data.damage is not None and data.damage.final)):
+        is_record = (cut and data.begins(arc)) or data.find(arc)[0]
+        if not is_record and (cut or (data.damage is not None and data.damage.final)):
             reason = f"truncated at {data.place()}"
-        elif not found and offset == 0 and not arc:
+        elif not is_record and offset == 0 and arc is None:
             reason = "not a WARC or ARC file"
-        if not found and data.damage is not None:
-            data.pass_damage()
-        yield Broken(offset, reason, head, origin)
+        passed = 0 if is_record or data.damage is None else data.pass_damage()
+        yield Broken(offset, reason, head[:200], origin, passed or data.offset - offset)
 
 
 def _skip_blank(data: _Bytes) -> None:
@@ -507,12 +697,12 @@ def _skip_blank(data: _Bytes) -> None:
 
 
 def _line_end(data: _Bytes) -> int:
-    """Length of the line at hand with its LF; of what there is, at most 16 KiB, if it has none."""
+    """Length of the line at hand with its LF; of what there is, at most 32 KiB, if it has none."""
     n = 512
     while True:
         chunk = data.peek(n)
         i = chunk.find(b"\n")
-        if i >= 0 or len(chunk) < n or n >= 16 << 10:
+        if i >= 0 or len(chunk) < n or n >= _MAX_LINE:
             return i + 1 or len(chunk)
         n *= 4
 
@@ -522,56 +712,36 @@ def _header(data: _Bytes) -> bytes | None:
     n = 2048
     while True:
         chunk = data.peek(n)
-        ends = [(i, len(e)) for e in (b"\r\n\r\n", b"\n\n", b"\n\r\n") if (i := chunk.find(e)) >= 0]
-        i, size = min(ends, default=(len(chunk), 0))
-        if _NEXT_WARC.search(chunk, 0, i):
+        end = _HEADER_END.search(chunk)
+        if _NEXT_WARC.search(chunk, 1, end.start() if end else len(chunk)):
             return None
-        if ends:
-            return data.take(i + size)
+        if end:
+            return data.take(end.end())
         if len(chunk) < n or n >= _MAX_HEADER:
             return None
         n *= 4
 
 
-def _warc_record(data: _Bytes, offset: int, origin: int, header: bytes) -> ArchiveRecord | None:
+def _warc_record(data: _Bytes, offset: int, origin: int, header: bytes, head: bytes) -> ArchiveRecord:
     fields: dict[str, str] = {}
-    bad = []
+    first, *lines = header.split(b"\n")
+    bad = [] if _WARC_LINE.match(first + b"\n") else [first]
     name = ""
-    for line in header.split(b"\n")[1:]:
-        text = line.rstrip(b"\r").decode("utf-8", "replace")
-        if text[:1] in (" ", "\t") and name:
-            fields[name] += " " + text.strip()
+    for line in lines:
+        text = _decoded(line.rstrip(b"\r"))
+        if not text.strip():
+            continue
+        if text[0] in " \t" and name:
+            fields[name] = f"{fields[name]} {text.strip()}".strip()
         elif ":" in text:
             name, _, value = text.partition(":")
             name = name.strip().lower()
             fields.setdefault(name, value.strip())
-        elif text.strip():
+        else:
             bad.append(line)
-    length = fields.get("content-length", "")
-    if not (length.isascii() and length.isdigit() and len(length) <= 18):
-        return None
-    record = ArchiveRecord(data, offset, origin, header, fields, int(length))
+    number = _LENGTH.fullmatch(fields.get("content-length", ""))
+    record = ArchiveRecord(
+        data, offset, origin, header if number else head, fields, int(number[1]) if number else None, False
+    )
     record.bad_lines = bad
     return record
-
-
-def _arc_fields(line: bytes) -> dict[str, str] | None:
-    """An ARC header line as WARC fields; None if it is not one.
-
-    Version 1: URL, IP, date, type, length. Version 2 puts result, checksum, location, offset and file name before length.
-    """
-    words = line.decode("utf-8", "replace").split()
-    for back in (3, 8):
-        if len(words) >= back + 2 and words[-1].isdigit() and len(words[-1]) <= 18 and ":" in words[0]:
-            date = words[-back]
-            if date.isdigit() and len(date) in (8, 12, 14):
-                d = date.ljust(14, "0")
-                url = " ".join(words[: -back - 1])
-                return {
-                    "warc-type": "warcinfo" if url.startswith("filedesc:") else "response",
-                    "warc-target-uri": url,
-                    "warc-date": f"{d[:4]}-{d[4:6]}-{d[6:8]}T{d[8:10]}:{d[10:12]}:{d[12:14]}Z",
-                    "arc-content-type": words[1 - back],
-                    "content-length": words[-1],
-                }
-    return None

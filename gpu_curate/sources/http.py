@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gpu_curate.errors import InputError
 
-_STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})\b")
+_STATUS = re.compile(rb"\s{0,8}HTTP/\d(?:\.\d)?[ \t]+(\d{3})\b", re.IGNORECASE)
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\n]{0,1024})?\r?\n")
 
@@ -36,7 +36,7 @@ def parse_head(block: bytes) -> Head | None:
     status = _STATUS.match(block)
     if status is None:
         return None
-    ends = [i + len(e) for e in (b"\r\n\r\n", b"\n\n", b"\n\r\n") if (i := block.find(e)) >= 0]
+    ends = [i + len(e) for e in (b"\r\n\r\n", b"\n\n", b"\n\r\n") if (i := block.find(e, status.end())) >= 0]
     size = min(ends, default=len(block))
     fields: dict[str, list[str]] = {}
     name = ""

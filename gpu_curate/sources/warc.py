@@ -9,7 +9,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import xxhash
@@ -30,6 +30,7 @@ _MEDIA = {"application", "audio", "font", "image", "message", "model", "multipar
 _LOOKS_HTML = re.compile(
     rb"\s*(?:<!--.{0,400}?-->\s*)?<(?:!doctype html|html|head|title|body|meta|script)\b", re.I | re.S
 )
+_RESPONSE = re.compile(r"application/http\s*;\s*msgtype\s*=\s*\"?response\b", re.IGNORECASE)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(\[[^\]/?#]*\]|[^/?#:]*)(?::(\d*))?([^#]*)")
 _CRAWL = re.compile(rb"^isPartOf:[ \t]*([^\r\n]{1,200})", re.IGNORECASE | re.MULTILINE)
 _CONTROLS = bytes(c for c in range(32) if c not in b"\t\n\f\r\x1b")  # no text begins with many of them
@@ -134,16 +135,16 @@ class WarcReader:
                 bad_lines = [] if isinstance(record, Broken) else record.bad_lines
                 if record.origin >= split.start:
                     items += len(bad_lines) + 1
-                    passed = passed or items <= skip
+                    passed = passed or items < skip  # one more if its length is wrong
                 if isinstance(record, Broken):
-                    if not passed:
+                    if not passed and items > skip:
                         yield row, _reject(row, record)
                     continue
                 if not passed:
                     for line in bad_lines[max(skip - (items - len(bad_lines) - 1), 0) :]:
                         reason = "bad line in a record header (the record is read)"
                         yield row, Reject(None, record.offset, reason, line[:HEAD_BYTES])
-                kind = record.fields.get("warc-type", "").lower()
+                kind = _kind(record.fields)
                 content: Content | Skip | InputError
                 if kind == "warcinfo":
                     found = _CRAWL.search(record.read(64 << 10))
@@ -152,12 +153,19 @@ class WarcReader:
                 elif passed or kind not in ("response", "conversion"):
                     content = Skip(f"warc_{kind}" if kind in _KINDS else "warc_unknown_type")
                 else:
-                    try:
-                        content = self._content(record, kind, urls, domains)
-                    except BaseException as e:
-                        content = InputError(refusal(e))
+                    content = self._guarded(record, kind, urls, domains, record.read, record.length)
                 broken = record.finish()
-                if passed:
+                if broken is not None and broken.block is not None and kind in ("response", "conversion"):
+                    # all of the record is there, whatever its length should be: two items
+                    if record.origin >= split.start:
+                        items += 1
+                    if not passed:
+                        block = io.BytesIO(broken.block)
+                        content = self._guarded(record, kind, urls, domains, block.read, len(broken.block))
+                        if items - 1 > skip:
+                            yield row, _note(row, broken, isinstance(content, Content))
+                    broken = None
+                if passed or items <= skip:
                     continue
                 if broken is not None:
                     yield row, _reject(row, broken)
@@ -175,10 +183,23 @@ class WarcReader:
                         clock.stop()
                     yield row, item
 
+    def _guarded(self, *args: Any) -> Content | Skip | InputError:
+        """`_content`, with what a library raises as the reason against the record."""
+        try:
+            return self._content(*args)
+        except BaseException as e:
+            return InputError(refusal(e))
+
     def _content(
-        self, record: ArchiveRecord, kind: str, urls: Blocklist, domains: Blocklist
+        self,
+        record: ArchiveRecord,
+        kind: str,
+        urls: Blocklist,
+        domains: Blocklist,
+        read: Callable[[int], bytes],
+        length: int,
     ) -> Content | Skip | InputError:
-        """The body of a record that may be a document, or why it is none."""
+        """The body of a record that may be a document, or why it is none. `read` gives its block, of `length` bytes."""
         url = record.fields.get("warc-target-uri", "").strip("<>")
         host = _host(url)
         if len(urls) and _url_key(url) in urls:
@@ -192,7 +213,7 @@ class WarcReader:
             )
             block = b""
         else:
-            block = record.read(_HEAD_BYTES)
+            block = read(_HEAD_BYTES)
             head = web.parse_head(block)
         if head is None:
             return Skip("not_http")
@@ -204,9 +225,9 @@ class WarcReader:
             top = media.partition("/")[0]
             return Skip(f"content_type_{top if top in _MEDIA else 'other'}")
         # an encoded body is no longer than the decoded one, but for the sizes of chunks
-        if record.length > limit + (1 << 20):
+        if length > limit + (1 << 20):
             return InputError(f"body larger than max_html_bytes={limit}")
-        body = block[head.size if block else 0 :] + record.read(record.length)
+        body = block[head.size if block else 0 :] + read(length)
         try:
             body = web.decode_body(body, head, limit)
         except InputError as e:
@@ -241,11 +262,26 @@ class WarcReader:
         return Record(row, text, columns)
 
 
+def _kind(fields: Mapping[str, str]) -> str:
+    """A record's type in lower case; where its field is missing or no type, what the block's type says it is."""
+    kind = fields.get("warc-type", "").lower()
+    if kind not in _KINDS and _RESPONSE.match(fields.get("content-type", "")):
+        return "response"
+    return kind
+
+
+def _note(row: int, broken: Broken, document: bool) -> Reject:
+    """What is wrong with the length of a record that is read all the same."""
+    if document:
+        return Reject(None, broken.offset, f"{broken.reason} (the record is read)", broken.head)
+    return Reject(row, broken.offset, broken.reason, broken.head)
+
+
 def _reject(row: int, broken: Broken) -> Reject:
     cut = broken.reason.startswith(
         ("truncated at ", "damaged ")
     )  # what sources.archive says of it, and of nothing else
-    return Reject(row, broken.offset, broken.reason, broken.head, cut)
+    return Reject(row, broken.offset, broken.reason, broken.head, cut, broken.passed)
 
 
 def _is_binary(body: bytes) -> bool:
