@@ -165,7 +165,8 @@ def _funnel(facts: dict[str, Any]) -> Table:
             table.add_row(f"  skipped: {reason}", f"{count:,}", "", "")
     row("read", None, "read")
     if documents["rejected"]:
-        table.add_row("  rejected", f"{documents['rejected']:,}", "", "")
+        passed = sum(facts["passed_bytes"].values())
+        table.add_row("  rejected", f"{documents['rejected']:,}", "", human_bytes(passed) if passed else "")
     for reason in documents["dropped"]:
         row(f"  dropped: {reason}", reason, "dropped")
     row("kept", None, "kept")

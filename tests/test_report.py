@@ -439,6 +439,37 @@ def test_optional_facts_get_their_sections(full):
     assert "redirect 7" in parsed.text()
 
 
+def test_bytes_passed_over_and_what_told_an_encoding_are_counted(tmp_path, tokenizer):
+    block = "HTTP/1.1 200 OK\r\nContent-Type: text/html{}\r\n\r\n<html><body><p>{}</p></body></html>"
+    pages = [
+        block.format("; charset=windows-1251", "Паром отходит в девять часов.").encode("cp1251"),
+        block.format("", "The ferry leaves the north pier at nine.").encode(),
+        block.format("", "Die Fähre legt um neun am Nordpier ab.").encode(),
+    ]
+    data = b"".join(b"http://e.org/ 1.2.3.4 20140216050221 text/html %d\n%s\n" % (len(p), p) for p in pages)
+    (tmp_path / "a.arc").write_bytes(data + b"<p>junk</p>\n" * 10 + data)
+    facts, context = execute(
+        tmp_path / "run",
+        {
+            "sources": [{"name": "cc", "type": "warc", "path": str(tmp_path / "a.arc"), "timeout_s": None}],
+            "tokenizer": {"path": str(tokenizer)},
+            "dedup": {"exact": False, "fuzzy": None},
+            "min_tokens": 0,
+            "run": {"engine": "inline"},
+        },
+    )
+    assert facts["documents"] == {"read": 7, "rejected": 1, "dropped": {}, "kept": 6}
+    assert facts["passed_bytes"] == {"cc": 120}
+    assert facts["charset_evidence"] == {"cc": {"bytes": 4, "header": 2}}
+    (receipt,) = context.box("documents").receipts()
+    assert receipt["charset_evidence"] == {"cc": {str(tmp_path / "a.arc"): {"header": 2, "bytes": 4}}}
+    (row,) = map(json.loads, (next((tmp_path / "run").rglob("*rejects*/*.jsonl"))).read_text().splitlines())
+    assert (row["reason"], row["passed_bytes"]) == ("no record header where one is due", 120)
+    parsed = Page((tmp_path / "run" / "report" / "index.html").read_text(encoding="utf-8"))
+    assert {"Encodings", "Bytes passed over"} <= set(headings(parsed))
+    assert ["cc", "4", "2"] in [row for table in parsed.sections["sources"] for row in table]
+
+
 def test_warnings_stand_before_everything_else(full):
     facts = {**full[0], "warnings": ["first <warning>", "second"]}
     parsed = Page(page(facts, full[1]))

@@ -33,10 +33,15 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
     documents = _receipts(context, "documents")
     decisions = _receipts(context, "decisions")
     manifest = _manifest(context)
-    rejected, skipped, pii = Counter(), Counter(), Counter()
+    rejected, passed, skipped, pii = Counter(), Counter(), Counter(), Counter()
+    evidence: dict[str, Counter[str]] = defaultdict(Counter)
     samples: dict[str, list[str]] = defaultdict(list)
     for receipt in documents:
         rejected.update(receipt.get("rejected", {}))
+        passed.update(receipt.get("passed_bytes", {}))
+        for source, files in receipt.get("charset_evidence", {}).items():
+            for counts in files.values():
+                evidence[source].update(counts)
         skipped.update(receipt.get("skipped", {}))
         pii.update(receipt.get("pii", {}))
         for kind, found in receipt.get("pii_samples", {}).items():
@@ -80,6 +85,8 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "version": __version__,
         "run": str(context.run),
         **units,
+        "passed_bytes": dict(sorted(passed.items())),
+        "charset_evidence": {name: dict(counts.most_common()) for name, counts in sorted(evidence.items())},
         "skipped": dict(sorted(skipped.items())),
         "rejected_by_source": {name: unit["rejected"] for name, unit in sources.items() if unit["rejected"]},
         "sources": sources,

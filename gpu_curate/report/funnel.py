@@ -156,7 +156,8 @@ def sources(facts: dict[str, Any], config: Config) -> Html:
         )
     largest = "" if len(names) <= _MAX_BY_REASON else f" (the {_MAX_BY_REASON} largest)"
     body.append(details(f"By reason and source{largest}", _by_reason(facts, names[:_MAX_BY_REASON])))
-    body += [_mixture(facts), sampled_table(facts), rejects_table(facts), _skipped(facts), _incomplete(facts)]
+    body += [_mixture(facts), sampled_table(facts), rejects_table(facts), _skipped(facts)]
+    body += [_charsets(facts), _passed(facts), _incomplete(facts)]
     lead = "What became of each source. “Copies”: the share of its documents removed as exact or fuzzy duplicates."
     return section("sources", "Sources", lead, *body)
 
@@ -241,6 +242,44 @@ def _skipped(facts: dict[str, Any]) -> Html | None:
             text=(1,),
             class_="wrap",
         ),
+    )
+
+
+_EVIDENCE = {
+    "bom": "byte order mark",
+    "bytes": "the bytes (UTF-8, escape sequences)",
+    "header": "HTTP header",
+    "meta": "the page's declaration",
+    "detector": "detector",
+    "default": "nothing",
+}
+
+
+def _charsets(facts: dict[str, Any]) -> Html | None:
+    """What told the encoding of documents that came without a sure one."""
+    if not facts["charset_evidence"]:
+        return None
+    kinds = [k for k in _EVIDENCE if any(k in counts for counts in facts["charset_evidence"].values())]
+    return tag(
+        "div",
+        tag("h3", "Encodings"),
+        tag("p", "What told the encoding of a document; per file in the receipts of documents/."),
+        table(
+            ("source", *(_EVIDENCE[k] for k in kinds)),
+            [[s, *(c.get(k) for k in kinds)] for s, c in list(facts["charset_evidence"].items())[:_MAX_SOURCES]],
+        ),
+    )
+
+
+def _passed(facts: dict[str, Any]) -> Html | None:
+    """Bytes that were passed over because no record could be found in them."""
+    if not facts["passed_bytes"]:
+        return None
+    return tag(
+        "div",
+        tag("h3", "Bytes passed over"),
+        tag("p", "Lost with rejected records: damaged ones, and what lies between records; each place is in rejects/."),
+        table(("source", "bytes"), [[s, size(n)] for s, n in list(facts["passed_bytes"].items())[:_MAX_SOURCES]]),
     )
 
 

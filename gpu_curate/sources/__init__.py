@@ -27,6 +27,7 @@ class Record(NamedTuple):
     text: str
     columns: Mapping[str, Any] = {}  # what `keep_columns`, `group_column` or the format itself gives (url, title, ...)
     markup: str | None = None  # what `text` was extracted from, for the report's comparison; not stored
+    charset_evidence: str | None = None  # what told the encoding, where it was to be told; counted
 
 
 class Reject(NamedTuple):

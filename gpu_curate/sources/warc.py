@@ -21,7 +21,7 @@ from gpu_curate.sources import Record, Reject, Skip, Split, warc_process
 from gpu_curate.sources import http as web
 from gpu_curate.sources.archive import ArchiveRecord, Broken, records
 from gpu_curate.sources.files import is_remote, open_raw, open_stream, stem
-from gpu_curate.text.html import Extraction, Limits, decode, page_text
+from gpu_curate.text.html import Extraction, Limits, decoded, page_text
 
 _HEAD_BYTES = 64 << 10  # of a response, wherein its HTTP header must end
 _HTML = {"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"}
@@ -243,11 +243,11 @@ class WarcReader:
     def _document(self, row: int, record: ArchiveRecord, content: Content, dump: str | None) -> Record | Reject | Skip:
         if content.html:
             try:
-                text, charset = page_text(content.body, content.charset, self._how)
+                text, charset, evidence = page_text(content.body, content.charset, self._how)
             except BaseException as e:
                 return Reject(row, record.offset, refusal(e), record.head[:HEAD_BYTES])
         else:
-            text, charset = decode(content.body, content.charset, html=False)
+            text, charset, evidence = decoded(content.body, content.charset, html=False)
         if not text.strip():
             return Skip("no_text")
         columns = {
@@ -259,7 +259,7 @@ class WarcReader:
             "dump": dump,
             "truncated": record.fields.get("warc-truncated"),
         }
-        return Record(row, text, columns)
+        return Record(row, text, columns, charset_evidence=evidence)
 
 
 def _kind(fields: Mapping[str, str]) -> str:

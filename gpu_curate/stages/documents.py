@@ -338,6 +338,8 @@ class Counts:
         self.pii: Counter[str] = Counter()
         self.samples: dict[str, list[str]] = {}
         self.markup: Counter[str] = Counter()
+        self.evidence: dict[str, Counter[str]] = {}  # path → what told the charset
+        self.passed_bytes = 0
         self.files: dict[
             str, list[Any]
         ] = {}  # path → documents, rejects, and of the first of these row, offset, reason
@@ -345,8 +347,10 @@ class Counts:
         self.incomplete: dict[str, None] = {}
         self.stopped: str | None = None
 
-    def document(self, path: str) -> None:
+    def document(self, path: str, evidence: str | None = None) -> None:
         self.files.setdefault(path, [0, 0, None])[0] += 1
+        if evidence is not None:
+            self.evidence.setdefault(path, Counter())[evidence] += 1
 
     def reject(self, reject: Reject, path: str) -> None:
         add_kinds(self.kinds, {kind_of(reject.reason): 1})
@@ -355,6 +359,7 @@ class Counts:
         counts[1] += 1
         if counts[2] is None:
             counts[2] = [reject.row, reject.offset, reject.reason]
+        self.passed_bytes += reject.passed_bytes
         if reject.cut:
             self.incomplete[path] = None
 
@@ -382,6 +387,8 @@ class Counts:
             "rejected": {source: rejected} if rejected else {},
             "reject_reasons": dict(self.kinds),
             "first_reject": self.first,
+            "passed_bytes": {source: self.passed_bytes} if self.passed_bytes else {},
+            "charset_evidence": {source: self.evidence} if self.evidence else {},
             "skipped": dict(self.skipped),
             "pii": dict(self.pii),
             "pii_samples": self.samples,
@@ -533,7 +540,7 @@ class PartitionWriter:
                 self._flush(place)
                 if self.moved:  # this one is there, too
                     return
-            self._append(row, text, piece, markup)
+            self._append(row, text, piece, markup, item.charset_evidence)
             self._counts.personal(spans, original)
 
     def _row(self, record: Record, piece: Piece, text: bytes) -> dict[str, Any]:
@@ -556,7 +563,9 @@ class PartitionWriter:
             },
         }
 
-    def _append(self, row: dict[str, Any], text: bytes, piece: Piece, markup: tuple[str, str] | None) -> None:
+    def _append(
+        self, row: dict[str, Any], text: bytes, piece: Piece, markup: tuple[str, str] | None, evidence: str | None
+    ) -> None:
         if markup is not None:
             self._counts.markup.update(markup_chars=len(markup[0]), text_chars=len(markup[1]))
             if not self._written and self._sampled_chars < MARKUP_SAMPLE_CHARS:
@@ -575,7 +584,7 @@ class PartitionWriter:
         for name, values in self._kept.items():
             values.append(columns.get(name))
         self._bytes += len(text)
-        self._counts.document(piece.split.path)
+        self._counts.document(piece.split.path, evidence)
 
     def _reject(self, reject: Reject, piece: Piece) -> None:
         path = piece.split.path

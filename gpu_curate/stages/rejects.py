@@ -55,6 +55,8 @@ def write_reject(f: IO[str], source: str, path: str, reject: Reject, **more: int
         "head": reject.head.decode("utf-8", "backslashreplace"),
         **more,
     }
+    if reject.passed_bytes:
+        row["passed_bytes"] = reject.passed_bytes
     f.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

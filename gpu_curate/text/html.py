@@ -17,7 +17,27 @@ from gpu_curate.errors import InputError
 
 # ---------------------------------------------------------------------------------------------------------- charset
 
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins with the mark of UTF-16
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16le"),
+    (codecs.BOM_UTF16_BE, "utf-16be"),
+)
+# Of Python's codecs, those that are no encodings of text, or that let markup hide in letters (utf-7).
+_NO_CHARSETS = {
+    "charmap",
+    "idna",
+    "mbcs",
+    "oem",
+    "punycode",
+    "raw-unicode-escape",
+    "undefined",
+    "unicode-escape",
+    "utf-7",
+}
+_CODE_PAGE = re.compile(r"(?:x-)?(?:cs)?(?:ibm|cp|dos|oem|ms|microsoft-cp)[-_]?0*(\d{3,4})")
+_SEVEN_BIT = {"hz": b"~{", "iso2022_kr": b"\x1b$)C"}  # and how they show in text that is all ASCII
 _PRESCAN = 16 << 10  # bytes searched for a declaration; the standard asks for 1,024, real heads are longer
 _META = re.compile(rb"<meta\b[^>]{0,1000}?\bcharset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
 _XML = re.compile(rb"\s*<\?xml\b[^>]{0,200}?\bencoding\s*=\s*[\"']([\w.:-]{2,40})[\"']", re.IGNORECASE)
@@ -43,17 +63,42 @@ def _encodings() -> tuple[dict[str, str], dict[str, str]]:
 def charset_name(label: str | None) -> str | None:
     """The encoding that a charset label means on the web ("GB2312" is gb18030, "latin1" is windows-1252).
 
-    Returns: its WHATWG name; None if the label is unknown or names something that is no text encoding of the web.
-    Source: https://encoding.spec.whatwg.org, section 4.2.
+    Returns: its WHATWG name; the Python codec's name for one that browsers do not know (IBM855 is cp855, johab, hz, ...);
+        None if the label is unknown or names something that is no encoding of pages.
+    Source: https://encoding.spec.whatwg.org, section 4.2; Python's codecs.
     """
-    label = (label or "").strip(" \t\r\n\f\"'").lower()
+    return _charset_name((label or "").strip(" \t\r\n\f\"'").lower())
+
+
+@functools.lru_cache(maxsize=1024)
+def _charset_name(label: str) -> str | None:
     labels, _ = _encodings()
     if label in labels:
         return labels[label]
+    page = _CODE_PAGE.fullmatch(label)
+    for spelling in (label, f"cp{page[1]}" if page else label, label.removeprefix("x-").removeprefix("cs")):
+        try:
+            codec = codecs.lookup(spelling)
+        except (LookupError, ValueError):  # ValueError: a NUL in the label
+            continue
+        if codec.name in labels:
+            return labels[codec.name]
+        if _is_charset(codec):
+            return codec.name
+    return None
+
+
+def _is_charset(codec: codecs.CodecInfo) -> bool:
+    """True for an encoding of text that has ASCII's letters where ASCII has them, as pages need it."""
+    if not codec._is_text_encoding or codec.name.replace("_", "-") in _NO_CHARSETS:
+        return False
+    if codec.name in _SEVEN_BIT:
+        return True
+    sample = '<meta charset="az_AZ-09">'
     try:
-        return labels.get(codecs.lookup(label).name)
-    except (LookupError, ValueError):  # ValueError: a NUL in the label
-        return None
+        return codec.decode(sample.encode(), "strict")[0] == sample
+    except ValueError:
+        return False
 
 
 def declared_charset(body: bytes) -> str | None:
@@ -89,7 +134,21 @@ def detect_charset(body: bytes, html: bool = True) -> str:
     return charset_name(detector.guess(tld=None, allow_utf8=False)) or "windows-1252"
 
 
+class Decoded(NamedTuple):
+    """Text, and how its encoding was told."""
+
+    text: str
+    charset: str
+    # bom, bytes (valid UTF-8, or escape sequences), header, meta, detector, or default (nothing told anything)
+    evidence: str
+
+
 def decode(body: bytes, http_charset: str | None = None, html: bool = True) -> tuple[str, str]:
+    """`decoded` without its evidence."""
+    return decoded(body, http_charset, html)[:2]
+
+
+def decoded(body: bytes, http_charset: str | None = None, html: bool = True) -> Decoded:
     """Bytes of a page to text, without mojibake.
 
     A label is a claim, the bytes are the evidence: servers send `iso-8859-1` for everything and templates are copied
@@ -101,18 +160,22 @@ def decode(body: bytes, http_charset: str | None = None, html: bool = True) -> t
         http_charset: label from the Content-Type header.
         html: look for `<meta>`, and ignore tags when detecting.
     Returns:
-        text, and the WHATWG name of the encoding. Bytes that the encoding does not have became U+FFFD.
+        text, and the encoding as `charset_name` calls it. Bytes that the encoding does not have became U+FFFD.
     """
     for bom, name in _BOMS:
         if body.startswith(bom):
-            return _decode(body[len(bom) :], name), name
+            return Decoded(_decode(body[len(bom) :], name), name, "bom")
     http = charset_name(http_charset)
     if http in ("utf-16le", "utf-16be") and body.count(0, 0, 200) > 20:
-        return _decode(body, http), http
+        return Decoded(_decode(body, http), http, "header")
     if b"\x1b" in body and _ISO_2022_JP.search(body) and body.isascii():
-        return _decode(body, "iso-2022-jp"), "iso-2022-jp"
+        return Decoded(_decode(body, "iso-2022-jp"), "iso-2022-jp", "bytes")
+    if any(mark in body for mark in _SEVEN_BIT.values()) and body.isascii():
+        for name, evidence in ((http, "header"), (declared_charset(body) if html else None, "meta")):
+            if name in _SEVEN_BIT and "\ufffd" not in (text := _decode(body, name)):
+                return Decoded(text, name, evidence)
     try:
-        return body.decode("utf-8"), "utf-8"
+        return Decoded(body.decode("utf-8"), "utf-8", "bytes")
     except UnicodeDecodeError:
         pass
     text = body.decode("utf-8", "replace")
@@ -120,7 +183,7 @@ def decode(body: bytes, http_charset: str | None = None, html: bool = True) -> t
     meta = declared_charset(body) if html else None
     damaged, continued = text.count("\ufffd"), len(body) - len(text)
     if continued > (4 if "utf-8" in (http, meta) else 20) * damaged:
-        return text, "utf-8"
+        return Decoded(text, "utf-8", "bytes")
     claims = [c for c in dict.fromkeys((http, meta)) if c and not c.startswith("utf-")]
     detected = None
     if len(claims) == 2:
@@ -132,16 +195,17 @@ def decode(body: bytes, http_charset: str | None = None, html: bool = True) -> t
             continue
         text = _decode(body, name)
         if text.count("\ufffd") <= 2 + _above_ascii(body) // 50:
-            return text, name
+            return Decoded(text, name, "header" if name == http else "meta")
     name = detected or detect_charset(body, html)
-    return _decode(body, name), name
+    # the sample may have nothing but ASCII: what is above lies in tags, scripts or far behind
+    return Decoded(_decode(body, name), name, "default" if _sample(body, html).isascii() else "detector")
 
 
 def _decode(body: bytes, name: str) -> str:
     if name == "windows-1252":
         # the standard maps the five bytes that Python's cp1252 lacks to C1 controls; as text they are nothing
         return body.translate(None, b"\x81\x8d\x8f\x90\x9d").decode("cp1252")
-    text = body.decode(_encodings()[1][name], "replace")
+    text = body.decode(_encodings()[1].get(name, name), "replace")
     if name == "euc-jp" and "\ufffd" in text:  # rows that only the larger set has (circled digits, units)
         wider = body.decode("euc_jis_2004", "replace")
         return wider if wider.count("\ufffd") < text.count("\ufffd") else text
@@ -191,6 +255,7 @@ DEFAULT = Extraction()
 class Page(NamedTuple):
     text: str  # empty: nothing worth keeping was found
     charset: str
+    evidence: str  # for the charset, as of `Decoded`
 
 
 def page_text(body: bytes, http_charset: str | None = None, how: Extraction = DEFAULT) -> Page:
@@ -202,9 +267,9 @@ def page_text(body: bytes, http_charset: str | None = None, how: Extraction = DE
     Raises:
         InputError: the page passes a limit, or the library failed on it; the message is the reason.
     """
-    html, charset = decode(body, http_charset)
+    html, charset, evidence = decoded(body, http_charset)
     check(html, how)
-    return Page(extract(html, how), charset)
+    return Page(extract(html, how), charset, evidence)
 
 
 def check(html: str, how: Extraction) -> None:

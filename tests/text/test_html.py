@@ -22,6 +22,7 @@ from gpu_curate.text.html import (
     check,
     declared_charset,
     decode,
+    decoded,
     extract,
     page_text,
 )
@@ -60,6 +61,21 @@ def wrap(body: str, head: str = "<title>t</title>") -> str:
         ("iso-8859-8-i", "iso-8859-8"),
         ("utf-16", "utf-16le"),
         ('"utf-8"', "utf-8"),
+        ("utf-8-sig", "utf-8"),
+        # encodings that browsers do not know
+        ("IBM855", "cp855"),
+        ("csIBM855", "cp855"),
+        ("cp-437", "cp437"),
+        ("DOS-850", "cp850"),
+        ("ibm00858", "cp858"),
+        ("IBM866", "ibm866"),
+        ("ms1361", "johab"),
+        ("x-Johab", "johab"),
+        ("x-mac-greek", "mac-greek"),
+        ("KOI8-T", "koi8-t"),
+        ("hz-gb-2312", "hz"),
+        ("cp037", None),  # EBCDIC
+        ("utf-32", None),
         # no text encodings of the web
         ("", None),
         (None, None),
@@ -94,6 +110,56 @@ def test_label_means_what_a_browser_takes_it_for(label, name):
 )
 def test_declaration_is_found_where_it_counts(head, name):
     assert declared_charset(head) == name
+
+
+FOREIGN = [
+    ("IBM855", "cp855", RUSSIAN),
+    ("cp737", "cp737", "Το πλοίο φεύγει από τη βόρεια προβλήτα στις εννέα το πρωί."),
+    ("cp852", "cp852", "Příliš žluťoučký kůň úpěl ďábelské ódy."),
+    ("cp437", "cp437", "Die Fähre verläßt den Pier um neun, ½ Stunde später die zweite: ═══╗"),
+    ("cp850", "cp850", "A balsa sai do cais às nove e não volta antes das três."),
+    ("cp720", "cp720", "تغادر العبارة الرصيف الشمالي في الساعة التاسعة"),
+    ("cp862", "cp862", "המעבורת יוצאת מהרציף הצפוני בשעה תשע"),
+    ("johab", "johab", "배는 아홉 시에 북쪽 부두를 떠나 네 섬에 들른다."),
+    ("x-mac-greek", "mac-greek", "Το πλοίο φεύγει από τη βόρεια προβλήτα στις εννέα το πρωί."),
+    ("koi8-t", "koi8-t", "Китоби нав дар бораи забони тоҷикӣ нашр шуд."),
+    ("kz1048", "kz1048", "Кеме солтүстік айлақтан сағат тоғызда шығады."),
+    ("euc-jis-2004", "euc_jis_2004", "フェリーは九時に北の桟橋を出ます。"),
+    ("hz-gb-2312", "hz", "渡轮九点离开北码头"),
+    ("iso-2022-kr", "iso2022_kr", "배는 아홉 시에 북쪽 부두를 떠난다"),
+]
+
+
+@pytest.mark.parametrize(("label", "name", "text"), FOREIGN)
+def test_encoding_that_browsers_do_not_know_is_tried_where_it_is_declared(label, name, text):
+    plain = wrap(f"<p>{text * 3}</p>")
+    meta = wrap(f"<p>{text * 3}</p>", f'<meta http-equiv="Content-Type" content="text/html; charset={label}">')
+    assert decoded(plain.encode(name), label) == (plain, name, "header")
+    assert decoded(meta.encode(name)) == (meta, name, "meta")
+    assert decoded(meta.encode(name), "no-such-thing") == (meta, name, "meta")
+    assert decoded(text.encode(name), label, html=False) == (text, name, "header")
+    assert decoded(plain.encode(), label) == (plain, "utf-8", "bytes")  # a label is a claim
+
+
+def test_what_told_the_encoding_is_named():
+    russian = wrap(f"<p>{RUSSIAN * 3}</p>").encode("cp1251")
+    meta = wrap(f"<p>{RUSSIAN * 3}</p>", '<meta charset="windows-1251">').encode("cp1251")
+    for body, header, evidence in (
+        (codecs.BOM_UTF8 + b"x", "koi8-r", "bom"),
+        (codecs.BOM_UTF32_LE + "aé北".encode("utf-32-le"), None, "bom"),
+        (b"ascii", None, "bytes"),
+        (RUSSIAN.encode(), "koi8-r", "bytes"),
+        ((RUSSIAN * 20).encode()[:-1], None, "bytes"),
+        (russian, "windows-1251", "header"),
+        (meta, "windows-1251", "header"),
+        (meta, None, "meta"),
+        (meta, "iso-8859-1", "meta"),
+        (russian, None, "detector"),
+        (russian, "iso-8859-1", "detector"),
+        (b"<p title='\xe9'>ascii</p><script>'\xe9'</script>", None, "default"),
+    ):
+        assert decoded(body, header).evidence == evidence, (body[:30], header)
+    assert decoded(codecs.BOM_UTF32_LE + "aé北".encode("utf-32-le")).text == "aé北"
 
 
 def test_declaration_is_sought_in_linear_time():
