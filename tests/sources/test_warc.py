@@ -67,6 +67,8 @@ def read(path, data: bytes | None = None, **config):
     items = list(reader.read(split))
     splits = reader.splits(str(path), size, max(1, split.nbytes // 3))
     assert [item for s in splits for item in reader.read(s)] == items
+    for skip in {1, len(items) // 2, len(items)}:  # as after a restart
+        assert list(reader.read(split, skip)) == items[skip:]
     return (
         [i for i in items if isinstance(i, Record)],
         [i for i in items if isinstance(i, Reject)],
