@@ -385,8 +385,21 @@ class Fuzzy(Section):
     seed: int = Field(42, ge=0, le=MAX_SEED, description="of the permutations and the survivor rule")
     family: Literal["affine", "fmix64"] = Field("affine", description="permutation family")
     scope: Literal["global", "group"] = Field("global", description="`group`: only within a source's group_column")
-    verify: Literal["none", "signature", "exact"] = Field("none", description="check of a candidate pair")
-    threshold: float = Field(0.7, ge=0.0, le=1.0, description="with verify: Jaccard similarity an edge needs")
+    verify: Literal["none", "signature", "exact"] = Field(
+        "none",
+        description="how similarity is checked: by the signatures or by the texts; none: a shared bucket is enough",
+    )
+    verify_against: Literal["pair", "survivor"] = Field(
+        "survivor",
+        description="with verify: `survivor`: nothing is removed that is below the threshold to the document that is kept "
+        "for it; `pair`: candidate pairs reach it, and chains of them are removed whole",
+    )
+    threshold: float = Field(
+        0.7,
+        gt=0.0,
+        le=1.0,
+        description="with verify: Jaccard similarity that a duplicate needs; for none, verify: none",
+    )
     keep: str = Field(
         "random",
         pattern=r"^(random|first|longest|highest:[a-z0-9_]+)$",

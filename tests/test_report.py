@@ -624,7 +624,7 @@ def test_cluster_facts_are_those_of_the_table(full):
     table = pq.read_table(context.box("duplicates").folder / "clusters.parquet").to_pylist()
     by_component: dict[int, set[int]] = {}
     for row in table:
-        by_component.setdefault(row["component"], set()).add(row["doc_id"])
+        by_component.setdefault(row["cluster"], set()).add(row["doc_id"])
     sizes = sorted((len(m) for m in by_component.values()), reverse=True)
     assert sum(clusters.sizes.values()) == len(by_component) == facts["duplicates"]["components"]
     assert [s for s, n in sorted(clusters.sizes.items(), reverse=True) for _ in range(n)] == sizes

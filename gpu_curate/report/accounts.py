@@ -292,7 +292,7 @@ def _read_by_cpu(context: Context) -> list[str]:
 
 
 def _lost_clusters(context: Context) -> int:
-    """Components none of whose members was kept, though a dropped copy failed nothing else."""
+    """Clusters none of whose members was kept, though a dropped copy failed nothing else."""
     import numpy as np
     import pyarrow.parquet as pq
 
@@ -301,16 +301,16 @@ def _lost_clusters(context: Context) -> int:
     if not _receipts(context, "duplicates"):
         return 0
     own = np.uint64(sum(1 << BITS[r] for r in ("exact_duplicate", "fuzzy_duplicate")))
-    clusters = pq.read_table(context.box("duplicates").folder / "clusters.parquet", columns=["doc_id", "component"])
-    doc_id, component = (clusters[c].to_numpy() for c in ("doc_id", "component"))
+    clusters = pq.read_table(context.box("duplicates").folder / "clusters.parquet", columns=["doc_id", "cluster"])
+    doc_id, cluster = (clusters[c].to_numpy() for c in ("doc_id", "cluster"))
     kept, only_copy = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for part in context.box("decisions").parts():
         ids, keep, failing = context.box("decisions").columns(part, "doc_id", "keep", "failing")
         where = np.searchsorted(doc_id, ids)
         where[where == len(doc_id)] = 0
         inside = doc_id[where] == ids if len(doc_id) else np.zeros(len(ids), bool)
-        kept.append(component[where[inside & keep]])
-        only_copy.append(component[where[inside & ~keep & (failing & ~own == 0)]])
+        kept.append(cluster[where[inside & keep]])
+        only_copy.append(cluster[where[inside & ~keep & (failing & ~own == 0)]])
     return len(np.setdiff1d(np.concatenate(only_copy), np.concatenate(kept)))
 
 
@@ -371,8 +371,12 @@ def _markup(context: Context) -> dict[str, dict[str, int]]:
 
 def _duplicates(context: Context) -> dict[str, Any]:
     receipts = _receipts(context, "duplicates")
-    keys = ("candidate_pairs", "components", "exact", "fuzzy")
-    return {**{k: receipts[0][k] for k in keys}, "lost_clusters": _lost_clusters(context)} if receipts else {}
+    keys = ("candidate_pairs", "components", "exact", "fuzzy", "compared_pairs", "kept_apart")
+    return (
+        {**{k: receipts[0][k] for k in keys if k in receipts[0]}, "lost_clusters": _lost_clusters(context)}
+        if receipts
+        else {}
+    )
 
 
 def _contamination(context: Context) -> dict[str, Any]:

@@ -107,7 +107,12 @@ def _curve(fuzzy: Fuzzy) -> Html:
             Rule(fuzzy.threshold, f"verify ≥ {fuzzy.threshold:g}", f"pairs below {fuzzy.threshold:g} are parted again")
         )
         how = "the signatures" if fuzzy.verify == "signature" else "the texts"
-        note = f" A caught pair is then checked on {how} and kept together only from {fuzzy.threshold:g} on."
+        note = (
+            f" A caught pair is then checked on {how} and kept together only from {fuzzy.threshold:g} on."
+            if fuzzy.verify_against == "pair"
+            else f" Of what is caught, a document is removed only if it reaches {fuzzy.threshold:g}, by {how}, with the one "
+            "that is kept for it."
+        )
     formula = tag("span", "1 − (1 − s", tag("sup", rows), ")", tag("sup", bands), class_="formula")
     caption = [
         "Chance that a pair of similarity s shares a bucket: ",

@@ -322,7 +322,7 @@ def worst_documents(context: Context, name: str, limit: int) -> tuple[list[dict[
 class Clusters:
     """What clusters.parquet comes to. Read a row group at a time."""
 
-    sizes: dict[int, int]  # members of a component → components
+    sizes: dict[int, int]  # members of a cluster, two or more → clusters
     jaccard: np.ndarray  # fuzzy duplicates in 20 bins of similarity to their survivor
     measured: int
     below_half: int  # of the measured ones
@@ -333,14 +333,14 @@ JACCARD_BINS = 20
 
 
 def cluster_facts(box: Box, limit: int) -> Clusters:
-    """Sizes, similarities and the largest components of duplicates/clusters.parquet."""
+    """Sizes, similarities and the largest clusters of duplicates/clusters.parquet."""
     file = pq.ParquetFile(box.verified_file("000000", "clusters.parquet"), memory_map=True)
     found = Clusters({}, np.zeros(JACCARD_BINS, np.int64), 0, 0, [])
     sizes: dict[int, int] = defaultdict(int)
     for number in range(file.metadata.num_row_groups):
         table = file.read_row_group(number, use_threads=False)
-        doc_id, component, size, survivor = (table[c].to_numpy() for c in ("doc_id", "component", "size", "survivor"))
-        heads = np.flatnonzero(doc_id == component)  # its lowest doc_id stands for a component
+        doc_id, cluster, size, survivor = (table[c].to_numpy() for c in ("doc_id", "cluster", "size", "survivor"))
+        heads = np.flatnonzero((doc_id == cluster) & (size > 1))  # its lowest doc_id stands for a cluster
         for value, n in zip(*np.unique(size[heads], return_counts=True), strict=True):
             sizes[int(value)] += int(n)
         order = heads[np.lexsort((doc_id[heads], -size[heads]))][:limit]

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,12 @@ from gpu_curate.document import MAX_FILES, ROW_BITS, TextColumn
 from gpu_curate.document_text import host_text
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops.components import Components, band_edges
+from gpu_curate.ops.components.leaders import distinct, lead_by_rows, lead_by_sets
+from gpu_curate.ops.minhash import jaccard, jaccard_exact, shingles
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.signatures import band_column, minhash_spec
-from gpu_curate.storage import Box, write_table
+from gpu_curate.storage import DISK_ERRORS, Box, disk_error, write_table
 
 FIRST_REFERENCE = MAX_FILES << ROW_BITS  # doc_ids from here up are items of reference sets
 JACCARD_SAMPLE = 10_000  # fuzzy duplicates whose Jaccard similarity to their survivor is measured for the report
@@ -32,8 +35,9 @@ _NO_PAIRS = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 CLUSTERS = pa.schema(
     [
         ("doc_id", pa.int64()),
-        ("component", pa.int64()),  # lowest doc_id in it
-        ("size", pa.int64()),
+        ("component", pa.int64()),  # lowest doc_id in it: all that buckets (or verified pairs) chain
+        ("cluster", pa.int64()),  # lowest doc_id in it: a survivor and what it stands for; a part of the component
+        ("size", pa.int64()),  # of the cluster; 1 for a document that is kept beside others of its component
         ("survivor", pa.int64()),
         ("kind", pa.dictionary(pa.int8(), pa.string())),  # exact | fuzzy; null for the survivor itself
         ("jaccard", pa.float32()),  # to the survivor, where measured
@@ -52,6 +56,10 @@ class Duplicates(Stage):
     Time: 1.8 CPU seconds per million documents for 14 bands, of which connecting takes 0.5 (scripts/bench/lsh.py).
     Source: Broder 1997; connected components as in Penedo et al. 2024, arXiv:2406.17557, section 3.4.
     Deviates: a document without a shingle can only be an exact duplicate; an empty one is none.
+    With `verify` and `verify_against: survivor` a component is only where duplicates are looked for: from its best document
+    down, each joins the first survivor that it reaches the threshold with, or survives itself (`ops.components.leaders`).
+    So every two documents that are kept of a component are below the threshold, and deduplicating again removes nothing.
+    `verify: exact` then keeps the shingles of all members in a file without a name, 8 bytes each.
     """
 
     name: ClassVar[str] = "duplicates"
@@ -98,7 +106,7 @@ class Duplicates(Stage):
         pairs, how = _connect_bands(context, corpus, components) if fuzzy is not None else (0, "cpu")
         label_N = components.labels()
         del components
-        clusters = _clusters(context, corpus, label_N, copies, originals)
+        clusters, checked = _clusters(context, corpus, label_N, copies, originals)
         train_only = _train_only(context, corpus, label_N)
         box = context.box(self.name)
         paths = [box.folder / "clusters.parquet", box.folder / "train_only.parquet"]
@@ -107,7 +115,8 @@ class Duplicates(Stage):
         facts = {
             "documents": len(corpus),
             "candidate_pairs": int(pairs),
-            "components": len(np.unique(clusters["component"].to_numpy())),
+            "components": len(np.unique(clusters["cluster"].filter(pc.greater(clusters["size"], 1)).to_numpy())),
+            **checked,
             "backend": how,
             **_kind_counts(clusters),
         }
@@ -133,6 +142,8 @@ class Corpus:
             self.parts += [
                 (of_documents, of_signatures, p) for p in of_documents.parts() if self._compared(documents, p)
             ]
+        # Of this object, not of the process: a process may outlive a run, and its folder.
+        self._text_column = functools.lru_cache(maxsize=2)(self._read_text)
         self._files = [pq.ParquetFile(s.verified(p, ".parquet"), memory_map=False) for _, s, p in self.parts]
         counts = [f.metadata.num_rows for f in self._files]
         self.starts = np.cumsum([0, *counts])
@@ -168,17 +179,14 @@ class Corpus:
         owner = np.searchsorted(self.starts, numbers, side="right") - 1
         for part in np.unique(owner):
             where = np.flatnonzero(owner == part)
-            column = _text_column(str(self.parts[part][0].folder), self.parts[part][2])
+            column = self._text_column(part)
             for i in where:
                 out[i] = column.raw(int(numbers[i] - self.starts[part]))
         return out
 
-
-@functools.lru_cache(maxsize=2)
-def _text_column(folder: str, part: str) -> TextColumn:
-    from pathlib import Path
-
-    return host_text(Box(Path(folder)).verified(part, ".parquet"))
+    def _read_text(self, part: int) -> TextColumn:
+        documents, _, name = self.parts[part]
+        return host_text(documents.verified(name, ".parquet"))
 
 
 def _exact_copies(context: Context, corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
@@ -222,6 +230,12 @@ def _equal_texts(corpus: Corpus, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.array([x == y for x, y in zip(corpus.texts(a), corpus.texts(b), strict=True)], np.bool_)
 
 
+def _chunks(corpus: Corpus, numbers: np.ndarray) -> Iterator[np.ndarray]:
+    """Documents in slices whose texts fit in memory; the order stays."""
+    owner = np.cumsum(corpus.column("bytes", np.int64)[numbers]) // _PAIR_BYTES
+    yield from np.split(numbers, np.flatnonzero(np.diff(owner)) + 1)
+
+
 def _pair_chunks(corpus: Corpus, a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Pairs in slices whose texts fit in memory; the order stays."""
     if not len(a):
@@ -233,14 +247,16 @@ def _pair_chunks(corpus: Corpus, a: np.ndarray, b: np.ndarray) -> Iterator[tuple
 
 
 def _connect_bands(context: Context, corpus: Corpus, components: Components) -> tuple[int, str]:
-    """Connect every pair of documents that shares a bucket (and passes `verify`); returns pairs and where it ran."""
+    """Connect every pair of documents that shares a bucket (and passes `verify` against each other); returns pairs and
+    where it ran."""
     fuzzy = context.config.dedup.fuzzy
     assert fuzzy is not None
     valid = (corpus.column("n_shingles", np.int64) > 0) & ~corpus.train_only_N
-    if fuzzy.verify == "none" and _curator_wanted(context):
+    by_pair = fuzzy.verify != "none" and fuzzy.verify_against == "pair"
+    if not by_pair and _curator_wanted(context):
         return _connect_by_curator(context, corpus, valid, components), "gpu (NeMo Curator)"
     pairs = 0
-    if fuzzy.verify == "none":
+    if not by_pair:
         placed = _place(context, valid)
         for b in range(fuzzy.num_bands):
             pairs += components.add_band(_place(context, corpus.column(band_column(b))), placed)
@@ -312,8 +328,6 @@ def _curator_wanted(context: Context) -> bool:
 
 def _similarity(corpus: Corpus, a: np.ndarray, b: np.ndarray, fuzzy: Fuzzy) -> np.ndarray:
     """float64 Jaccard similarity of pairs: estimated from signatures, or exact on the sets of shingles."""
-    from gpu_curate.ops.minhash import jaccard, jaccard_exact, shingles
-
     used, inverse = np.unique(np.concatenate([a, b]), return_inverse=True)
     pairs_P2 = inverse.reshape(2, -1).T.astype(np.int64)
     if fuzzy.verify == "signature":
@@ -337,54 +351,128 @@ def _signature_rows(corpus: Corpus, numbers: np.ndarray) -> np.ndarray:
 
 def _clusters(
     context: Context, corpus: Corpus, label_N: np.ndarray, copies: np.ndarray, originals: np.ndarray
-) -> pa.Table:
-    """The members of every component of two or more, in order of doc_id."""
+) -> tuple[pa.Table, dict[str, int]]:
+    """The members of every component of two or more, in order of doc_id; and what checking against survivors did."""
     shared = np.zeros(len(label_N), np.bool_)
     joined = label_N != np.arange(len(label_N))
     shared[label_N[joined]] = True
     members = np.flatnonzero(shared | joined)
     del shared, joined
     component = label_N[members]
-    _, inverse, sizes = np.unique(component, return_inverse=True, return_counts=True)
     rank = _rank(context, corpus, members)
-    order = np.lexsort((rank, component))  # best of each component first
-    head = np.flatnonzero(np.diff(component[order], prepend=-1))
-    survivor = np.empty(len(members), np.int64)
-    runs = np.diff(np.append(head, len(members)))
-    survivor[order] = np.repeat(members[order[head]], runs)
-    survives = survivor == members
     is_reference = corpus.is_reference_N[members]
-    content = members.copy()  # an exact copy: a document of equal content ranks before it
+    content = members.copy()  # documents of equal content have one number: that of the first
     content[np.searchsorted(members, copies)] = originals
+    fuzzy = context.config.dedup.fuzzy
+    if fuzzy is not None and fuzzy.verify != "none" and fuzzy.verify_against == "survivor":
+        leader, checked = _leaders(context, corpus, members, component, rank, content)
+    else:
+        leader, checked = _best(component, rank), {}
+    _, inverse, sizes = np.unique(leader, return_inverse=True, return_counts=True)
+    cluster = np.full(len(sizes), np.iinfo(np.int64).max)
+    np.minimum.at(cluster, inverse, members)
+    survivor = members[leader]
     by_content = np.lexsort((rank, content))
-    is_copy = np.empty(len(members), np.bool_)
+    is_copy = np.empty(len(members), np.bool_)  # a document of equal content ranks before it
     is_copy[by_content] = np.diff(content[by_content], prepend=-1) == 0
     kind = np.where(is_copy, "exact", "fuzzy").astype(object)
-    kind[survives | is_reference] = None
+    kind[(survivor == members) | is_reference] = None
     survivor[is_reference] = members[is_reference]  # a reference is never dropped
+    same = content[np.searchsorted(members, survivor)] == content
     table = pa.table(
         {
             "doc_id": corpus.doc_id_N[members],
             "component": corpus.doc_id_N[component],
+            "cluster": corpus.doc_id_N[cluster[inverse]],
             "size": sizes[inverse].astype(np.int64),
             "survivor": corpus.doc_id_N[survivor],
             "kind": pa.array(kind, pa.string()).dictionary_encode().cast(CLUSTERS.field("kind").type),
-            "jaccard": _measured(context, corpus, members, survivor, kind),
+            "jaccard": _measured(context, corpus, members, survivor, kind, same),
         }
     )
-    return table.cast(CLUSTERS)
+    return table.cast(CLUSTERS), checked
+
+
+def _best(group: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """For every member the place of the best of its group."""
+    order = np.lexsort((rank, group))
+    head = np.flatnonzero(np.diff(group[order], prepend=-1))
+    best = np.empty(len(group), np.int64)
+    best[order] = np.repeat(order[head], np.diff(np.append(head, len(group))))
+    return best
+
+
+def _leaders(
+    context: Context,
+    corpus: Corpus,
+    members: np.ndarray,
+    component: np.ndarray,
+    rank: np.ndarray,
+    content: np.ndarray,
+) -> tuple[np.ndarray, dict[str, int]]:
+    """For every member the place of the survivor that it reaches the threshold with: itself, or one of its component.
+
+    Equal contents go together, so the best of each is asked for all. References survive whatever they resemble.
+    """
+    fuzzy = context.config.dedup.fuzzy
+    assert fuzzy is not None
+    speaker = _best(content, rank)
+    asked = np.flatnonzero(speaker == np.arange(len(members)))
+    asked = asked[np.lexsort((rank[asked], component[asked]))]
+    starts = np.append(np.flatnonzero(np.diff(component[asked], prepend=-1)), len(asked))
+    several = np.repeat(np.diff(starts) > 1, np.diff(starts))  # components of one content need no comparison
+    leader = np.arange(len(members))
+    compared = 0
+    if several.any():
+        asked = asked[several]
+        starts = np.append(np.flatnonzero(np.diff(component[asked], prepend=-1)), len(asked))
+        fixed = corpus.is_reference_N[members[asked]]
+        by_number = np.sort(members[asked])
+        row = np.searchsorted(by_number, members[asked])
+        if fuzzy.verify == "signature":
+            found, compared = lead_by_rows(_signature_rows(corpus, by_number), row, fixed, starts, fuzzy.threshold)
+        else:
+            with tempfile.TemporaryFile(dir=context.box("duplicates").folder) as file:
+                count = _write_sets(corpus, by_number, fuzzy, file)
+                begin = np.cumsum(count) - count
+                sets = np.memmap(file, np.uint64, "r")
+                found, compared = lead_by_sets(sets, begin[row], count[row], fixed, starts, fuzzy.threshold)
+        leader[asked] = asked[found]
+    leader = leader[speaker]
+    apart = int((leader == np.arange(len(members))).sum()) - len(np.unique(component))
+    return leader, {"compared_pairs": compared, "kept_apart": apart}
+
+
+def _write_sets(corpus: Corpus, numbers: np.ndarray, fuzzy: Fuzzy, file: IO[bytes]) -> np.ndarray:
+    """Write the sets of shingles of some documents (in order), each sorted; returns their sizes."""
+    counts = []
+    try:
+        for chunk in _chunks(corpus, numbers):
+            hash_S, offsets = shingles(TextColumn.from_texts(corpus.texts(chunk)), minhash_spec(fuzzy))
+            out_S, count = np.empty(len(hash_S), np.uint64), np.empty(len(chunk), np.int64)
+            distinct(hash_S, offsets, out_S, count)
+            file.write(memoryview(out_S[: count.sum()]).cast("B"))
+            counts.append(count)
+        file.flush()
+    except OSError as e:
+        if e.errno in DISK_ERRORS:
+            raise disk_error(corpus.context.box("duplicates").folder, e) from e
+        raise
+    return np.concatenate(counts)
 
 
 def _measured(
-    context: Context, corpus: Corpus, members: np.ndarray, survivor: np.ndarray, kind: np.ndarray
+    context: Context, corpus: Corpus, members: np.ndarray, survivor: np.ndarray, kind: np.ndarray, same: np.ndarray
 ) -> pa.Array:
-    """Exact Jaccard similarity to the survivor: of exact copies, of matches of a reference set, and of a sample."""
+    """Exact Jaccard similarity to the survivor: of its exact copies (`same`), of matches of a reference set, and of a
+    sample of the others."""
     fuzzy = context.config.dedup.fuzzy
     value = np.full(len(members), np.nan, np.float32)
-    value[kind == "exact"] = 1.0
+    dropped = kind != None  # noqa: E711  elementwise
+    value[dropped & same] = 1.0
     if fuzzy is not None:
         of_reference = corpus.is_reference_N[survivor]
-        where = np.flatnonzero(kind == "fuzzy")
+        where = np.flatnonzero(dropped & ~same)
         if len(where) > JACCARD_SAMPLE:
             lo = corpus.column("content_lo")[members[where]]
             chosen = np.zeros(len(where), np.bool_)

@@ -57,7 +57,7 @@ class Shards(Stage):
 
     def reads(self, config: Config) -> tuple[str, ...]:
         boxes = ["documents", "decisions", "tokens", "signatures"]
-        if any(r.action == "train_only" for r in config.references):
+        if any(r.action == "train_only" for r in config.references) or keeps_neighbours(config):
             boxes.append("duplicates")
         return tuple(boxes)
 
@@ -187,6 +187,7 @@ class _Layout:
         total = int(kept["tokens"].sum())
         if len(kept["key"]) == 0:
             raise NothingKeptError(f"no document was kept: {_fate(context)}")
+        kept["side"] = self._sides(kept) if keeps_neighbours(config) else kept["key"]
         held, self.facts = _split(config, kept, total, self._train_only())
         train = {name: values[~held] for name, values in kept.items()}
         train, mixture = _mix(config, train)
@@ -228,11 +229,37 @@ class _Layout:
             columns["source"].append(source[keep])
         return {name: np.concatenate(arrays) for name, arrays in columns.items()}
 
+    def _sides(self, kept: dict[str, np.ndarray]) -> np.ndarray:
+        """What decides the side of the split of every kept document: its key, or the highest of its component.
+
+        Two documents that are kept of one component resemble each other or a third one, so they go together: to training,
+        unless the keys of all of them are below the bound. Added data can thus take a document out of validation only.
+        """
+        path = self.context.box("duplicates").verified_file("000000", "clusters.parquet")
+        table = pq.read_table(path, columns=["doc_id", "component"])
+        member, component = (table[c].to_numpy() for c in ("doc_id", "component"))
+        place = np.minimum(np.searchsorted(member, kept["doc_id"]), max(len(member) - 1, 0))
+        side = kept["key"].copy()
+        if not len(member):
+            return side
+        inside = np.flatnonzero(member[place] == kept["doc_id"])
+        _, group = np.unique(component[place[inside]], return_inverse=True)
+        highest = np.zeros(group.max(initial=-1) + 1, np.uint64)
+        np.maximum.at(highest, group, side[inside])
+        side[inside] = highest[group]
+        return side
+
     def _train_only(self) -> np.ndarray:
         if not any(r.action == "train_only" for r in self.context.config.references):
             return np.zeros(0, np.int64)
         path = self.context.box("duplicates").verified_file("000000", "train_only.parquet")
         return pq.read_table(path)["doc_id"].to_numpy()
+
+
+def keeps_neighbours(config: Config) -> bool:
+    """True if more than one document of a component of duplicates may be kept."""
+    fuzzy = config.dedup.fuzzy
+    return fuzzy is not None and fuzzy.verify != "none" and fuzzy.verify_against == "survivor"
 
 
 def _split(
@@ -243,7 +270,7 @@ def _split(
     The lowest keys, until they hold the tokens asked for (the text that passes them is the last) or as many as
     `max_fraction` allows (the text that would pass it stays out, with all its copies). The key of the last one is the
     bound: every document of equal or lower key that is not train_only is held out, and stays so when the bound is pinned
-    and data is added.
+    and data is added. Documents of one component count by the highest of their keys (`_Layout._sides`).
 
     Raises:
         FatalError: nothing would be left to train on.
@@ -257,7 +284,8 @@ def _split(
         bound = np.uint64(int(options.bound, 16))
     elif wanted > 0 and free.any():
         candidates = np.flatnonzero(free)
-        keys = kept["key"][candidates]
+        candidates = candidates[np.argsort(kept["side"][candidates], kind="stable")]
+        keys = kept["side"][candidates]
         last = np.flatnonzero(np.append(keys[1:] != keys[:-1], True))  # equal texts have one key, and go together
         held_tokens = np.cumsum(kept["tokens"][candidates])[last]
         count = min(
@@ -266,7 +294,7 @@ def _split(
         )
         if count > 0:
             bound = keys[last[count - 1]]
-    held = np.zeros(len(free), np.bool_) if bound is None else (kept["key"] <= bound) & free
+    held = np.zeros(len(free), np.bool_) if bound is None else (kept["side"] <= bound) & free
     if held.all():
         raise FatalError(
             f"all {len(held)} kept documents are held out for validation, none is left to train on",
