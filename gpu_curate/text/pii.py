@@ -11,9 +11,10 @@ letters, digits or `. - + % @` on its left, nor to those and a letter or digit o
   dotted quads that are version or section numbers by the word before them, and those without a part above 99, most of
   which number sections, but for well-known resolvers and after a word like "address" or "ping".
 - phone: `+` and a number possible in its country; North American numbers in their usual punctuation, if
-  valid; other runs of 7 to 15 digits only after a word like "tel" or "fax". Not dates, years, ISBNs, amounts.
+  valid; other runs of 7 to 15 digits only after a word like "tel" or "fax" in one of some 130 languages (pii.cldr.tsv and
+  pii.labels.tsv). Not dates, years, ISBNs, amounts.
 
-Only ASCII digits count (NFKC makes others so). Deviates: FineWeb takes any dotted quad and no phone numbers; Dolma's
+Only ASCII digits count (NFKC makes full-width ones so). Deviates: FineWeb takes any dotted quad and no phone numbers; Dolma's
 phone pattern eats every long number.
 """
 
@@ -22,9 +23,12 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import re
+import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import resources
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
@@ -133,7 +137,7 @@ class PiiScanner:
         worthy: Candidates | None = None
         for kind in self._kinds:
             if worthy is None:
-                worthy = _worthy(raw, rows).tolist()
+                worthy = _worthy(raw, rows, *_labels()).tolist()
             needs, find = _FINDERS[kind]
             candidates = [row for row in worthy if row[0] in needs]
             own = list(find(buffer, candidates)) if candidates else []
@@ -411,11 +415,6 @@ def _may_join(before, after):
 # leave compiled code. They look at what the types before left of the text, as the patterns do.
 
 
-def _pack(words: Iterable[bytes]) -> np.ndarray:
-    """Words of at most 16 bytes as rows of two uint64."""
-    return np.frombuffer(b"".join(word.ljust(16, b"\0") for word in words), np.uint64).reshape(-1, 2)
-
-
 @njit
 def _with_room(out, n):
     """`out` for n rows, at most twice as many as it has."""
@@ -423,7 +422,7 @@ def _with_room(out, n):
 
 
 @njit
-def _worthy(raw, rows):
+def _worthy(raw, rows, edges, targets, chars, ends):
     """Those of the candidates that a pattern is worth trying at, int64[N, 3] in the same order; a run as what it may be."""
     out = np.empty((len(rows) + 64, 3), np.int64)
     n = 0
@@ -435,7 +434,7 @@ def _worthy(raw, rows):
                 if _may_be_card(raw, i):
                     n = _put(out, n, _CARD_START, i, stop)
                     out = _with_room(out, n + 3)
-            if _may_be_called(raw, start):
+            if _may_be_called(raw, start, edges, targets, chars, ends):
                 n = _put(out, n, _CALLED, start, stop)
             if _may_hold_north_american(raw, start, stop):
                 n = _put(out, n, _NORTH_AMERICAN_RUN, start, stop)
@@ -571,42 +570,150 @@ def _may_be_v6(raw, start):
 
 
 @njit
-def _may_be_called(raw, start):
-    """Whether what stands before a run makes it a number to call: `+`, or a label's word."""
+def _may_be_called(raw, start, edges, targets, chars, ends):
+    """Whether what stands before a run makes it a number to call: `+`, or a label."""
     if raw[start - 1] == 43:
         return raw[start] != 48 and _stands_left(raw[start - 2])  # no country code starts with 0
-    sign = start
-    if raw[start - 1] == 40:
-        sign -= 1
-    elif not _stands_left(raw[start - 1]):
+    sign = start - 1 if raw[start - 1] == 40 else start
+    if sign == start and raw[start - 1] != 46 and not _stands_left(raw[start - 1]):
         return False
-    low = max(0, sign - 48)
+    return _is_called(raw, sign, edges, targets, chars, ends)
+
+
+# ------------------------------------------------------------------------------------------------------------- labels
+#
+# Words that say that a number is one to call, and those that may stand between ("call us at", "phone number is"), as a tree
+# of their bytes from the last to the first: node n has the edges edges[n]..edges[n + 1] - 1, edge e the byte chars[e] and the
+# node targets[e]; ends[n] says what word ends there. Node 0, where every word begins, has an edge for each byte.
+
+_LABEL, _BETWEEN = 1, 2  # of a script with case: nothing of a word may stand before it
+_LABEL_ANYWHERE, _BETWEEN_ANYWHERE = 4, 8  # other scripts write words together, or glue articles to them
+_LABEL_BYTES = 96  # how far back labels are looked for
+_WORDS_BETWEEN = 3
+Labels = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+@cache
+def _labels() -> Labels:
+    """The tree: edges int32[N + 1], targets int32[E], chars uint8[E], ends uint8[N]."""
+    tree: list[dict[int, int]] = [{}]
+    ends = [0]
+    for words, kind in ((_label_words("label"), _LABEL), (_label_words("between"), _BETWEEN)):
+        for word in words:
+            anywhere = word.lower() == word.upper() and (len(word) > 2 or word[0] > "\u2e80")
+            for spelt in _spellings(word):
+                node = 0
+                for byte in reversed(spelt.encode()):
+                    if byte not in tree[node]:
+                        tree[node][byte] = len(tree)
+                        tree.append({})
+                        ends.append(0)
+                    node = tree[node][byte]
+                ends[node] |= kind * 4 if anywhere else kind
+    tree[0] = {byte: tree[0].get(byte, 0) for byte in range(256)}
+    edges = np.array([0, *accumulate(map(len, tree))], np.int32)
+    chars = np.array([byte for node in tree for byte in node], np.uint8)
+    targets = np.array([target for node in tree for target in node.values()], np.int32)
+    return edges, targets, chars, np.array(ends, np.uint8)
+
+
+def _label_words(kind: str) -> set[str]:
+    """The words of a kind in the tables, in small letters."""
+    rows = [line.split("\t") for line in _table("pii.labels.tsv")]
+    joined = [words for name, _, words, _ in rows if name == kind]
+    if kind == "label":
+        joined += [line.split("\t")[1] for line in _table("pii.cldr.tsv")]
+    return {word for words in joined for word in words.lower().split("|")} - _NO_LABELS
+
+
+def _table(name: str) -> list[str]:
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line[:1] != "#"]
+
+
+# CLDR's words for what telephones do, not for telephones
+_NO_LABELS = frozenset(("iphone", "kommunikation", "通信", "溝通", "通訊", "שיחה", "ҫыхӑну", "برقی آلہ", "waya", "அழை"))
+
+
+def _spellings(word: str) -> set[str]:
+    """A word as it is written at the start of a line and in capitals, without accents too; ASCII letters small."""
+    spelt = {word, word.upper(), word.title(), word[0].upper() + word[1:]}
+    if word[0].lower() != word[0].upper():
+        bare = unicodedata.normalize("NFD", word.upper())
+        spelt.add("".join(c for c in bare if not unicodedata.combining(c)))
+    return {"".join(c.lower() if c.isascii() else c for c in s) for s in spelt}
+
+
+@njit(inline="always")
+def _blank_before(raw, i):
+    """Bytes of the blank, colon, full stop or number sign that ends before `i`; 0: another character."""
+    c = raw[i - 1]
+    if c == 32 or c == 58 or c == 46 or c == 35 or c == 9:
+        return 1
+    if c < 128:
+        return 0
+    if c == 0xA0 and raw[i - 2] == 0xC2:  # no-break space
+        return 2
+    x, y = raw[i - 3], raw[i - 2]
+    full = x == 0xEF and y == 0xBC and (c == 0x9A or c == 0x8E or c == 0x83)  # full-width : . #
+    cjk = x == 0xE3 and y == 0x80 and (c == 0x80 or c == 0x91)  # ideographic space, a bracket that closes a label
+    other = (x == 0xE2 and y == 0x88 and c == 0xB6) or (x == 0xEF and y == 0xB9 and c == 0x95)  # ratio, small colon
+    thin = (
+        x == 0xE2 and y == 0x80 and (c == 0xAF or c == 0x89 or c == 0x8E or c == 0x8F)
+    )  # thin spaces, direction marks
+    return 3 if full or cjk or other or thin else 0
+
+
+@njit(inline="always")
+def _word_goes_on(raw, i):
+    """Whether a letter or digit of ASCII, or a character that is no punctuation, ends before `i`."""
+    c = raw[i - 1]
+    if c < 128:
+        return _is_letter(c)
+    if raw[i - 2] == 0xC2:
+        return not (c <= 0xBF and c != 0xAA and c != 0xB5 and c != 0xBA)  # signs of Latin-1
+    x, y = raw[i - 3], raw[i - 2]
+    general = x == 0xE2 and (y == 0x80 or y == 0x81)
+    cjk = x == 0xE3 and y == 0x80 and c != 0x85 and c != 0x86 and c != 0x87
+    full = x == 0xEF and y == 0xBC and (c <= 0x8F or (c >= 0x9A and c <= 0xA0) or c >= 0xBB)
+    return not (general or cjk or full)
+
+
+@njit
+def _is_called(raw, sign, edges, targets, chars, ends):
+    """Whether a label stands before the number that starts at `sign`, maybe with words between, blanks and colons."""
+    low = max(4, sign - _LABEL_BYTES)
     i = sign
-    for _ in range(4):
-        while i > low and (
-            raw[i - 1] == 32 or raw[i - 1] == 58 or raw[i - 1] == 46 or raw[i - 1] == 35 or raw[i - 1] == 9
-        ):
-            i -= 1
+    for _ in range(_WORDS_BETWEEN + 1):
+        while i > low and _blank_before(raw, i):
+            i -= _blank_before(raw, i)
         if i > low and raw[i - 1] == 10:
             i -= 1
-        first = last = U64(0)
-        size = 0
-        while i > low and size <= 16 and _is_letter(raw[i - 1]):
-            i -= 1
-            size += 1
-            c = raw[i]
-            last = last << U64(8) | first >> U64(56)
-            first = first << U64(8) | U64(c | 32 if c < 128 else c)
-        if size == 0 or size > 16:
-            return False
-        for k in range(len(_LABEL_WORDS)):
-            if _LABEL_WORDS[k, 0] == first and _LABEL_WORDS[k, 1] == last:
+        node = between = 0
+        j = i
+        while j > low:
+            c = raw[j - 1]
+            if c >= 65 and c <= 90:
+                c |= U8(32)
+            following = targets[c] if node == 0 else 0
+            for e in range(edges[node], edges[node + 1] if node else 0):
+                if chars[e] == c:
+                    following = targets[e]
+            if following == 0:
+                break
+            node = following
+            j -= 1
+            end = ends[node]
+            if end == 0:
+                continue
+            free = not _word_goes_on(raw, j)
+            if end & _LABEL_ANYWHERE or (end & _LABEL and free):
                 return True
-        between = False
-        for k in range(len(_BETWEEN_WORDS)):
-            between = between or (_BETWEEN_WORDS[k, 0] == first and last == 0)
-        if not between:
+            if end & _BETWEEN_ANYWHERE or (end & _BETWEEN and free):
+                between = j
+        if between == 0:
             return False
+        i = between
     return False
 
 
@@ -905,14 +1012,16 @@ _NORTH_AMERICAN = re.compile(
     rb"(?:(?<![\w.\-+%@/#$])1[ .\-]?)?\(" + _NPA + rb"\) ?" + _NXX + rb"[ .\-])\d{4}" + _RIGHT
 )  # fmt: skip
 _NUMBER = re.compile(rb"[+(]?\d(?:" + _GAP + rb"\d){6,24}+")
-# Words that say that a number is one to call, and those that may stand between ("call us at", "phone number is").
-_LABELS = frozenset(
-    "tel telephone phone phones ph fax mobile mob cell cellphone call dial whatsapp hotline tél téléphone telefon telefono "
-    "teléfono telefax handy mobil".encode().split()
+# what stands between two numbers after one label
+_AND_MORE = (
+    rb"/ , ; | & or and und oder et ou y o e i ili lub oraz \xd0\xb8 \xd0\xb8\xd0\xbb\xd0\xb8 "
+    + "、 ， ； ／ ｜ 和 或 及 や または 및 또는 หรือ และ و أو یا ، ή και או".encode()
+).split()
+_NEXT = re.compile(
+    rb"(?:[ \t]|\xe3\x80\x80){0,2}(?:"
+    + b"|".join(re.escape(sign) for sign in sorted(_AND_MORE, key=len, reverse=True))
+    + rb")(?:[ \t]|\xe3\x80\x80){0,2}(?=[+(]?\d)"
 )
-_BETWEEN = frozenset(b"number no nr us me at on is".split())
-_LABEL_WORDS, _BETWEEN_WORDS = _pack(sorted(_LABELS)), _pack(sorted(_BETWEEN))
-_NEXT = re.compile(rb"[ \t]{0,2}(?:/|,|;|\||&|or|and)[ \t]{0,2}(?=[+(]?\d)")
 _NUMBER_ENDS = re.compile(rb"(?![\d_@]|[A-Z]{2}\d|[.\-+%][\w@])")  # a letter may follow: web text often lacks the blank
 _BLANK = re.compile(rb"(?<=\d)[ (]")
 _NOT_A_PHONE = re.compile(
@@ -945,19 +1054,22 @@ def _reaches_out(candidate: list[int], spans: list[tuple[int, int]]) -> bool:
 
 
 def _first_phones(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]:
+    view = np.frombuffer(raw, np.uint8)
+    view.flags.writeable = False
     found = [m.span() for m in _within(_NORTH_AMERICAN, raw, [c for c in candidates if c[0] == _NORTH_AMERICAN_RUN])]
     for kind, start, _ in candidates:
         if kind != _CALLED:
             continue
         sign = start - 1 if raw[start - 1 : start] in (b"+", b"(") else start
-        if sign and raw[sign : sign + 1] != b"(" and _LEFT_OF_PHONE.match(raw, sign - 1):
+        after_stop = raw[sign - 1 : sign] == b"." and raw[sign : sign + 1] != b"+"  # "Tel.0123456"
+        if raw[sign : sign + 1] != b"(" and not after_stop and _LEFT_OF_PHONE.match(raw, sign - 1):
             continue
         number = _NUMBER.match(raw, sign)
         if number is None:
             continue
         if raw[sign : sign + 1] == b"+":
             found += _cut(raw, number.span(), _is_international)
-        elif _word_before(bytes(raw[max(0, sign - 48) : sign]), b".:# \t", _BETWEEN) in _LABELS:
+        elif _is_called(view, sign, *_labels()):
             found += _cut(raw, number.span(), _is_labelled)
     done = 0
     for start, stop in sorted(found, key=lambda span: (span[0], -span[1])):

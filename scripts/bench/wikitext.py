@@ -23,7 +23,7 @@ from gpu_curate.sources import wikipedia
 from gpu_curate.text.wikitext import Namespaces, extract, is_redirect
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "text"))
-from wikitext_peer import lost  # noqa: E402
+from wikitext_peer import lost
 
 
 def pages_of(path: Path) -> list[tuple[str, str, Namespaces]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import itertools
 import re
@@ -112,6 +113,124 @@ def test_phone_numbers_are_found(text, expected):
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("电话：010-62781234", ["010-62781234"]),
+        ("手机号：13812345678", ["13812345678"]),
+        ("電話番号：03-1234-5678", ["03-1234-5678"]),
+        ("전화: 02-123-4567", ["02-123-4567"]),
+        ("โทร. 02-123-4567", ["02-123-4567"]),
+        ("هاتف: 0112345678", ["0112345678"]),
+        ("फोन: 011 2345 6789", ["011 2345 6789"]),
+        ("Тел.: 8 (495) 123-45-67", ["8 (495) 123-45-67"]),
+        ("Τηλ. 210 1234567", ["210 1234567"]),
+        ("טלפון: 03-1234567", ["03-1234567"]),
+        ("điện thoại: 024 3825 1234", ["024 3825 1234"]),
+        ("tel：010-62781234", ["010-62781234"]),
+        # their kin: glued to other words, inflected, in capitals, faxes
+        ("我的手机号码是13812345678。", ["13812345678"]),
+        ("（联系电话：010-62781234）【传真】010-62781235", ["010-62781234", "010-62781235"]),
+        ("電話　03-1234-5678", ["03-1234-5678"]),
+        ("代表電話番号は03-1234-5678です", ["03-1234-5678"]),
+        ("핸드폰 010-1234-5678, 팩스번호：02-123-4567", ["010-1234-5678", "02-123-4567"]),
+        ("เบอร์โทรศัพท์0812345678", ["0812345678"]),
+        ("โทร.0812345678", ["0812345678"]),
+        ("رقم الهاتف : 0501234567 فاكس: 0112345679", ["0501234567", "0112345679"]),
+        ("تلفن همراه: 09121234567", ["09121234567"]),
+        ("मोबाइल नंबर: 9812345678", ["9812345678"]),
+        ("ফোন নম্বর: 01712345678", ["01712345678"]),
+        ("по телефону 8 495 123-45-67", ["8 495 123-45-67"]),
+        ("ТЕЛ. 84951234567, ФАКС 84951234568", ["84951234567", "84951234568"]),
+        ("номер телефона: «8 495 123-45-67»", []),  # a sign that is neither blank nor colon
+        ("«Тел.: 123-45-67»", ["123-45-67"]),
+        ("ΤΗΛΕΦΩΝΟ: 2101234567", ["2101234567"]),
+        ("טל' 03-1234567", ["03-1234567"]),
+        ("SĐT: 0912345678, ĐT 0912345679", ["0912345678", "0912345679"]),
+        ("TELÉFONO: 912 345 678", ["912 345 678"]),
+        ("TELEFONO 912 345 678 y 912 345 679", ["912 345 678", "912 345 679"]),
+        ("Mobiltelefon: 0171 2345678 oder 0171 2345679", ["0171 2345678", "0171 2345679"]),
+        ("Telefonnummer: 030 1234567", ["030 1234567"]),
+        ("puhelin 09 1234567", ["09 1234567"]),
+        ("simu ya mkononi: 0712 345678", ["0712 345678"]),
+        ("ტელ: 032 2123456", ["032 2123456"]),
+        ("传真：010-62781235、010-62781236，010-62781237", ["010-62781235", "010-62781236", "010-62781237"]),
+        ("Tel.\u00a0020 7946 0958", ["020 7946 0958"]),
+    ],
+)
+def test_phone_numbers_after_labels_of_other_languages_are_found(text, expected):
+    assert found(text) == [("phone", e) for e in expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "电话费 12345678 元", "价格：12345678", "邮编：100084123", "编号：12345678", "订单号 12345678", "人口：12345678", "ISBN：9787302123456",
+        "отель 1234567", "телефонный 1234567", "мотель: 1234567", "hotel 1234567", "Motel: 1234567", "ที่ 1234567", "CEP 01310-1000",
+        "тел 2023-2024", "手机 2024-05-01", "第12345678号", "电话\n\n12345678", "número 12345678", "№ 12345678", "رقم 12345678", "نتت 1234567",
+    ],
+)  # fmt: skip
+def test_numbers_after_other_words_are_no_phone_numbers(text):
+    assert found(text) == []
+
+
+def test_every_word_of_the_tables_is_a_label():
+    for word in sorted(pii._label_words("label")):
+        for spelt in (word, word.upper(), word.title()):
+            assert found(f"{spelt}: 020 7946 0958") == [("phone", "020 7946 0958")], spelt
+            assert found(f"x\n{spelt}：020 7946 0958") == [("phone", "020 7946 0958")], spelt
+        cased = word.lower() != word.upper() and not re.search(r"[\W_]", word)
+        assert (found(f"λx{word}: 020 7946 0958") == []) or not cased
+    assert len(pii._label_words("label")) > 400
+
+
+BLANKS = "[.:# \\t\u00a0\u3000：．＃∶﹕】\u202f\u2009\u200e\u200f]"
+
+
+@functools.cache
+def label_patterns() -> list[tuple[re.Pattern[str], str, bool]]:
+    found = []
+    for kind in ("label", "between"):
+        for word in pii._label_words(kind):
+            anywhere = word.lower() == word.upper() and (len(word) > 2 or word[0] > "\u2e80")
+            found += [(spelt, kind, anywhere) for spelt in {word, word.upper(), word.title()}]
+    return found
+
+
+def plain_called(before: str) -> bool:
+    """Whether a label ends `before`, words between, blanks and a line end passed over; by the definition."""
+    for _ in range(4):
+        before = re.sub(rf"\n?{BLANKS}*\Z" if not before.endswith("\n") else r"\n\Z", "", before)
+        fits = [
+            (len(spelt), kind)
+            for spelt, kind, anywhere in label_patterns()
+            if before.endswith(spelt)
+            and (anywhere or not re.search(r"[^\W\d_]\Z|[\u0300-\u036f]\Z", before[: len(before) - len(spelt)]))
+        ]
+        if any(kind == "label" for _, kind in fits):
+            return True
+        if not fits:
+            return False
+        before = before[: len(before) - max(fits)[0]]
+    return False
+
+
+LABEL_PIECES = ["电话", "手机", "号", "号码", "是", "Tel", "TEL", "Тел", "тел", "номер", "no", "Fax", "fax", "หมายเลข", "โทร", "หาฟ", "điện thoại", "số",
+                "نمبر", "هاتف", "رقم", " ", ".", ":", "：", "　", "\n", "】", "（", "«", "x", "ж", "的", "–", "1", "é", "_", "<PHONE>", "\u00a0"]  # fmt: skip
+
+
+@example(["Тел", "ж"])
+@example(["ж", "тел", ":"])
+@example(["Tel", "\n", "no", "\n"])
+@given(st.lists(st.sampled_from(LABEL_PIECES), max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_labels_are_found_as_their_definition_says(pieces):
+    before = "".join(pieces)
+    raw = np.frombuffer(b"\n" * 128 + before.encode() + b"020 7946 0958", np.uint8)
+    raw.flags.writeable = False
+    assert bool(pii._is_called(raw, 128 + len(before.encode()), *pii._labels())) == plain_called(before)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "2024-05-01", "2024-05-01 12:30", "1999-2004", "call 2024-05-01", "phone: 1999-2004", "population 8 336 817", "8336817",
@@ -205,7 +324,7 @@ PIECES = [
     *PLACEHOLDERS.values(), "a@b.org", "8.8.8.8", "1.2.3.4", "203.0.113.7", "10.0.0.1", "2001:db8::1", "::", "+1-555-0142",
     "(212) 555-0199", "415-555-0142", "4111 1111 1111 1111", "4111111111111111", "DE89370400440532013000",
     "DE89 3704 0044 0532 0130 00", "Tel", "phone ", "version ", "section ", "address ", " and ", ", ", " / ", " ", "-", ".", "@",
-    "+", ":", "(", ")", "(719-440-1050)", "MT84MALT011000012345MTLCAST001S", "Mobile: ", "is", "0", "'", "%", "/", "\n", "v", "x", "1", "2024", "555", "é", "日本", "b.org", "foo", "<", ">", "ABCD" * 17,
+    "+", ":", "(", ")", "(719-440-1050)", "MT84MALT011000012345MTLCAST001S", "Mobile: ", "电话：", "Тел.", "号", "、", "is", "0", "'", "%", "/", "\n", "v", "x", "1", "2024", "555", "é", "日本", "b.org", "foo", "<", ">", "ABCD" * 17,
     "::ffff:8.8.8.8", ":ffff:203.0.113.7", "tel\n", "\nfax\n", "no.\n",
 ]  # fmt: skip
 
@@ -262,7 +381,7 @@ def plain_candidates(raw, emails, numbers, ip):
     return np.array(sorted(rows, key=lambda row: row[1:]), np.int64).reshape(-1, 3)
 
 
-def plain_worthy(raw, rows):
+def plain_worthy(raw, rows, *_):
     """`_worthy` without any condition on what the candidates say."""
     found = rows[rows[:, 0] == pii._RUN]
     as_what = (pii._CALLED, pii._NORTH_AMERICAN_RUN)

@@ -14,7 +14,7 @@ from gpu_curate.text.wikitext import Namespaces, extract, is_redirect
 
 pytest.importorskip("mwparserfromhell", reason="needs mwparserfromhell (the extra `test`)")
 
-from wikitext_peer import lost  # noqa: E402
+from wikitext_peer import lost
 
 DUMPS = [
     "aawiki-20260101-pages-meta-current.xml.bz2",
