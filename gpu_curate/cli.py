@@ -69,6 +69,10 @@ def _recipes() -> list[str]:
     return names()
 
 
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+ShardsName = Annotated[
+    str | None, typer.Option("--shards", metavar="NAME", help="An earlier set of shards in RUN. Default: the latest.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -227,6 +231,7 @@ def head(
         str | None, typer.Option("--tokenizer", help="tokenizer.json; default: the one beside the shards.")
     ] = None,
     chars: Annotated[int, typer.Option("--chars", min=1, help="Characters shown of each.")] = 400,
+    as_json: AsJson = False,
 ) -> None:
     """Show the first documents of a split: where they come from, their tokens, their text."""
     from gpu_curate import config
@@ -240,7 +245,90 @@ def head(
     manifest = read_manifest(place)
     eot = manifest["eot_id"] if manifest else 0
     decode = load(config.Tokenizer(path=str(path), eot=eot, library="tokenizers")).decode if path.exists() else None
-    print_head(shards_head(place, n, split, decode), chars)
+    documents = shards_head(place, n, split, decode)
+    if as_json:
+        print(json.dumps([{**d, "ids": d["ids"].tolist()} for d in documents], indent=1, ensure_ascii=False))
+    else:
+        print_head(documents, chars)
+
+
+def _export_name(what: str, reasons: list[str], split: str | None, sources: list[str], format: str) -> str:
+    parts = [what, *reasons, *([split] if split else []), *sources, format]
+    return "-".join(p.replace(":", "_") for p in parts)
+
+
+@app.command(
+    epilog="Examples:  gpu-curate export runs/web --what kept --format jsonl --columns doc_id,text  |  "
+    "gpu-curate export runs/web --what dropped --reason fuzzy_duplicate --out near"
+)
+def export(
+    run: RunFolder,
+    what: Annotated[str, _choice("--what", "kept", "dropped", "all", help="Which documents.")] = "kept",
+    format: Annotated[str, _choice("--format", "parquet", "jsonl", help="File format.")] = "parquet",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write. Default: RUN-export/WHAT-...")] = None,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option("--reason", metavar="R", help="Only those dropped for this, or its family; repeatable."),
+    ] = None,
+    split: Annotated[str | None, _choice("--split", "train", "validation", "val", help="Only of this split.")] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", metavar="S", help="Only of this source; repeatable.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns", metavar="A,B", help="Columns, in order; `scores`: all scores. Default: all but scores."
+        ),
+    ] = None,
+    shards: ShardsName = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the curated text, or what was dropped with its reasons, as Parquet or JSON Lines. Goes on where it stopped."""
+    from gpu_curate.export import export as write
+    from gpu_curate.finished import open_run
+
+    reasons, sources = list(reason or []), list(source or [])
+    place = out or Path(f"{run}-export") / _export_name(what, reasons, split, sources, format)
+    names = [name for some in columns or [] for name in some.split(",") if name]
+    facts = write(
+        open_run(run, shards), place, what, format, reasons, split, sources, names, workers, note=_now_and_then
+    )  # type: ignore[arg-type]
+    if as_json:
+        print(json.dumps(facts, indent=1, ensure_ascii=False))
+    else:
+        again = f" ({facts['reused']:,} partitions were there)" if facts["reused"] else ""
+        print(f"{place}: {facts['documents']:,} documents in {len(facts['files']):,} files{again}")
+
+
+def _now_and_then(text: str, _last: list[float] = [0.0]) -> None:  # noqa: B006  one clock for all calls
+    """Say how far it is, at most every five seconds."""
+    import time
+
+    if time.monotonic() - _last[0] > 5.0:
+        _last[0] = time.monotonic()
+        print(text, file=sys.stderr)
+
+
+@app.command(epilog="Example:  gpu-curate samples runs/web --reason gopher_repetition:duplicate_lines -n 5")
+def samples(
+    run: RunFolder,
+    reason: Annotated[str, typer.Option("--reason", metavar="R", help="A reason of the report, or `kept`.")],
+    n: Annotated[int, typer.Option("-n", min=1, help="Documents shown.")] = 20,
+    chars: Annotated[int, typer.Option("--chars", min=40, help="Characters shown of each.")] = 800,
+    shards: ShardsName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show documents that were dropped for a reason, with what tripped the rule pointed out. Always the same ones."""
+    from gpu_curate.console import print_samples
+    from gpu_curate.finished import open_run
+    from gpu_curate.samples import samples as find
+
+    found = find(open_run(run, shards), reason, n)
+    if as_json:
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+    else:
+        print_samples(found, chars)
 
 
 @config_app.command(epilog="Example:  gpu-curate config schema > recipe.schema.json")

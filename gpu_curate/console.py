@@ -287,6 +287,39 @@ def print_head(documents: list[dict[str, Any]], chars: int) -> None:
         print()
 
 
+def print_samples(found: list[dict[str, Any]], chars: int) -> None:
+    """Documents with what tripped a rule pointed out: in reverse on a terminal, between brackets elsewhere."""
+    on, off = ("\x1b[7m", "\x1b[0m") if sys.stdout.isatty() else ("\u27e6", "\u27e7")
+
+    def show(document: dict[str, Any]) -> None:
+        text, marks = document["text"], document["marks"]
+        start = max(0, marks[0][0] - chars // 4) if marks and marks[0][1] > chars else 0
+        stop = start + chars
+        pieces, at = ["... " if start else ""], start
+        for low, high in marks:
+            if low < stop and high > at:
+                low, high = max(low, at), min(high, stop)
+                pieces += [text[at:low], on, text[low:high], off]
+                at = high
+        pieces += [text[at:stop], " ..." if len(text) > stop else ""]
+        print("  " + "".join(pieces).replace("\n", "\n  "))
+
+    def where(document: dict[str, Any]) -> str:
+        return f"doc_id {document['doc_id']}  {document['source']}: {document['path']}, row {document['row']}"
+
+    for document in found:
+        print(f"{where(document)}  {document['chars']:,} characters, {document['tokens']:,} tokens")
+        score = f"{document['score']} " if document["score"] is not None else ""
+        print(f"  {document['reason']}: {score}({document['why']})")
+        show(document)
+        if "partner" in document:
+            partner = document["partner"]
+            similar = f", Jaccard {partner['jaccard']:.3f}" if partner.get("jaccard") is not None else ""
+            print(f"  {partner.get('what', 'item of the benchmark')}{similar}: {where(partner)}")
+            show(partner)
+        print()
+
+
 def print_doctor(facts: dict[str, Any]) -> None:
     """Plain lines, so that a broken terminal library is reported as well. The remedy is below what it is for."""
     group = None

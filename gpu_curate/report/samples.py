@@ -32,6 +32,7 @@ PER_REASON = 3
 PER_REASON_OF_MANY = 2  # of quality rules, where there are more than _MANY reasons: bounds the page
 _MANY = 15
 EXCERPT_CHARS = 300
+_DIFF_WORDS = 2000  # of each text that `differences` compares; its cost grows with their product
 _LOOK_CHARS = 1 << 20  # of a text that is searched for an overlap or a difference
 
 
@@ -167,7 +168,7 @@ def _draw(context: Context, part: str, wanted: dict[str, int]) -> dict[str, list
     of_row = table["reason"].combine_chunks()
     codes = of_row.indices.fill_null(-1).to_numpy()
     names = of_row.dictionary.to_pylist()
-    jaccard = _jaccard(context, doc_id)
+    jaccard = jaccard_to_survivor(context, doc_id)
     chosen = {}
     for reason, each in wanted.items():
         rows = np.flatnonzero(codes == (-1 if reason == "kept" else names.index(reason)))
@@ -175,7 +176,7 @@ def _draw(context: Context, part: str, wanted: dict[str, int]) -> dict[str, list
         if reason == "fuzzy_duplicate":
             order = _spread(order, jaccard[order], each)
         order = order[:each]
-        score = _scores(context, part, reason, order)
+        score = score_of(context, part, reason, order)
         partner = table["partner"].take(pa.array(order)).to_pylist()
         chosen[reason] = [
             Drawn(int(doc_id[row]), p, None if np.isnan(jaccard[row]) else float(jaccard[row]), int(tokens[row]), s)
@@ -184,7 +185,7 @@ def _draw(context: Context, part: str, wanted: dict[str, int]) -> dict[str, list
     return chosen
 
 
-def _jaccard(context: Context, doc_id: np.ndarray) -> np.ndarray:
+def jaccard_to_survivor(context: Context, doc_id: np.ndarray) -> np.ndarray:
     """float32 of N: similarity to the survivor, NaN where there is none or it was not measured."""
     value = np.full(len(doc_id), np.nan, np.float32)
     if context.has("duplicates") and len(doc_id):
@@ -201,7 +202,7 @@ def _spread(rows: np.ndarray, jaccard: np.ndarray, each: int) -> np.ndarray:
     return np.concatenate([rows[picked], rows[np.isnan(jaccard)]])
 
 
-def _scores(context: Context, part: str, reason: str, rows: np.ndarray) -> list[object]:
+def score_of(context: Context, part: str, reason: str, rows: np.ndarray) -> list[object]:
     columns = ["language", "language_score"] if reason == "language" else [scored(reason, context.config)]
     if columns == [None]:
         return [None] * len(rows)
@@ -249,6 +250,23 @@ def difference(a: str, b: str) -> tuple[list[tuple[str, bool]], list[tuple[str, 
             if words:
                 pieces[side].append(("".join(words), kind != "equal"))
     return _cut(pieces[0], start, len(a)), _cut(pieces[1], start, len(b))
+
+
+def differences(a: str, b: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Spans of the words in which two texts differ, of their first _DIFF_WORDS words."""
+    import difflib
+
+    spans: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+    words = [
+        [(m.group(), m.span()) for m, _ in zip(re.finditer(r"\S+", t), range(_DIFF_WORDS), strict=False)]
+        for t in (a, b)
+    ]
+    matcher = difflib.SequenceMatcher(None, *([w for w, _ in own] for own in words), autojunk=False)
+    for kind, a0, a1, b0, b1 in matcher.get_opcodes():
+        for side, low, high in ((0, a0, a1), (1, b0, b1)):
+            if kind != "equal" and high > low:
+                spans[side].append((words[side][low][1][0], words[side][high - 1][1][1]))
+    return spans
 
 
 def _cut(pieces: list[tuple[str, bool]], start: int, chars: int) -> list[tuple[str, bool]]:

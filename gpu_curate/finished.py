@@ -1,0 +1,67 @@
+"""A run as it lies on disk: which folders belong to its latest shards, or to an earlier set of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gpu_curate.config import did_you_mean, parse
+from gpu_curate.errors import ConfigError, CorruptError
+from gpu_curate.pipeline import FINGERPRINT, RUN_FILE
+from gpu_curate.stages import Context
+from gpu_curate.storage import read_json
+
+
+def open_run(run: Path, shards: str | None = None) -> Context:
+    """The context of a run whose decisions are made.
+
+    Args:
+        run: run directory.
+        shards: folder of an earlier set of shards in it; None: the latest.
+    Raises:
+        ConfigError: no run directory, no such set, its boxes are gone, or its documents are not decided yet.
+    """
+    path = run / RUN_FILE
+    if not path.exists():
+        raise ConfigError(f"{run} is not a run directory: it has no {RUN_FILE}")
+    try:
+        info = read_json(path)
+        prints, config = info["fingerprints"], info["config"]
+    except (CorruptError, KeyError, TypeError) as e:
+        raise ConfigError(f"{path} is not a run file of this program") from e
+    owners = {p.read_text().strip(): p.parent.name for p in sorted(run.glob(f"*/{FINGERPRINT}"))}
+    if shards is not None:
+        prints, config = _earlier(run, Path(shards).name, owners, prints, config)
+    missing = [name for name, print_ in prints.items() if print_ not in owners]
+    if missing:
+        raise ConfigError(f"{run}: {', '.join(missing)} of these shards are not there", "run its recipe again")
+    folders = {name: owners[print_] for name, print_ in prints.items()}
+    context = Context(run, parse(config, str(path)), folders)
+    parts = set(context.box("documents").parts())
+    there = len(parts & set(context.box("decisions").parts()))
+    if not parts or there < len(parts):
+        raise ConfigError(
+            f"{run}: {there:,} of {len(parts):,} partitions are decided", "run its recipe to the end, then ask again"
+        )
+    return context
+
+
+def _earlier(
+    run: Path, name: str, owners: dict[str, str], prints: dict[str, str], config: dict[str, Any]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Fingerprints and config of the set of shards in the folder `name`."""
+    of_folder = {folder: print_ for print_, folder in owners.items()}
+    sets = [folder for folder in of_folder if folder.partition("-")[0] == "shards"]
+    if name not in sets:
+        raise ConfigError(
+            f"{run} has no shards {name!r}{did_you_mean(name, sets)}", f"there are {', '.join(sets) or 'none'}"
+        )
+    if of_folder[name] == prints.get("shards"):
+        return prints, config
+    for report in sorted(run.glob("report*/report.json")):
+        facts = read_json(report)
+        if facts.get("fingerprints", {}).get("shards") == of_folder[name]:
+            return facts["fingerprints"], read_json(run / name / "manifest.json")["config"]
+    raise ConfigError(
+        f"{run}: the shards {name} have no report that says what they were made from", "run their recipe again"
+    )
