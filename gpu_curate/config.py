@@ -152,7 +152,14 @@ class Reference(Section):
     path: str | list[str] = Field(description="JSONL, JSON, Parquet, text or zip files of them; glob or list")
     text_fields: list[str] = Field(["text"], description="fields whose texts are items; dots reach into objects")
     action: Literal["decontaminate", "train_only", "dedup_against"] = Field(description="what a match leads to")
-    ngram_words: int = Field(13, ge=1, description="decontaminate: words per n-gram (Brown et al. 2020, appendix C)")
+    ngram_words: int = Field(
+        13,
+        ge=1,
+        le=256,
+        description="decontaminate: words per n-gram (Brown et al. 2020, appendix C). In unspaced scripts 2 Han "
+        "characters, 3 kana, 5 Thai or Tibetan, 5.5 Lao or Khmer, 7.5 Burmese code points count as a word; a word of Korean, "
+        "Tamil, Telugu, Kannada or Ethiopic script counts as 1.5, of Malayalam as 2",
+    )
     max_coverage: float = Field(
         0.0,
         ge=0.0,
@@ -160,6 +167,13 @@ class Reference(Section):
         description="decontaminate: a document is dropped when it holds more than this share of one item's n-grams",
     )
     whole_items: bool = Field(False, description="decontaminate: items shorter than ngram_words match as a whole")
+    min_unspaced_words: int = Field(
+        3,
+        ge=1,
+        le=256,
+        description="whole_items: an item in a script without spaces needs so many words (3: 6 Han characters, 9 kana, 15 "
+        "Thai code points), since a name of two characters stands in half a corpus",
+    )
 
     @property
     def paths(self) -> list[str]:

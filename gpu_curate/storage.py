@@ -193,6 +193,13 @@ class Box:
         """The receipts of all partitions that are whole, in order; `part` names the partition."""
         return (r for r in map(self.receipt, self.parts()) if r is not None)
 
+    def content(self, part: str) -> str:
+        """The hashes of a partition's files, by its receipt: what tells its content from any other. Raises: CorruptError."""
+        receipt = self.receipt(part)
+        if receipt is None:
+            raise CorruptError(f"{self._receipt_path(part)}: no receipt, or a file of another size")
+        return "-".join(f["xxh3"] for f in receipt["files"])
+
     def discard(self, part: str) -> None:
         """Forget a partition: it will be made again."""
         self._receipt_path(part).unlink(missing_ok=True)

@@ -5,7 +5,9 @@ They follow the text of the contracts, not the code of a twin: bytes are decoded
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from functools import cache
 
 from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, WORD, fold_table
@@ -175,24 +177,97 @@ def components(n: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 # ------------------------------------------------------------------------------------------------------------- n-grams
 
+# Code points that weigh as much as an English word, or English words that one word weighs, by the name of a script.
+CHARS_A_WORD = {
+    "CJK": 2,
+    "IDEOGRAPHIC": 2,
+    "HANGZHOU": 2,
+    "VERTICAL": 2,  # kana repeat marks, in a block with those of Han
+    "MASU": 2,
+    "KANGXI": 2,
+    "HIRAGANA": 3,
+    "KATAKANA": 3,
+    "KATAKANA-HIRAGANA": 3,
+    "COMBINING": 3,  # the voiced sound marks of kana
+    "HENTAIGANA": 3,
+    "BOPOMOFO": 3,
+    "THAI": 5,
+    "TIBETAN": 5,
+    "LAO": Fraction(60, 11),
+    "KHMER": Fraction(60, 11),
+    "TAI": Fraction(60, 11),
+    "NEW": Fraction(60, 11),  # Tai Lue
+    "MYANMAR": Fraction(15, 2),
+    "YI": 2,
+    "JAVANESE": Fraction(60, 11),
+    "BALINESE": Fraction(60, 11),
+}
+WORDS_A_WORD = {
+    "HANGUL": Fraction(3, 2),
+    "TAMIL": Fraction(3, 2),
+    "TELUGU": Fraction(3, 2),
+    "KANNADA": Fraction(3, 2),
+    "ETHIOPIC": Fraction(3, 2),
+    "MALAYALAM": 2,
+    "CANADIAN": 2,
+}
 
-def item_ngrams(item: bytes, n: int, whole_items: bool) -> set[int]:
-    w = word_hashes(item)
-    if len(w) < n:
-        return {shingle(w)} if whole_items and w else set()
-    return {shingle(w[j : j + n]) for j in range(len(w) - n + 1)}
+
+@cache
+def word_weight(word: str) -> Fraction:
+    """Weight of a folded word, in English words."""
+    if "\u302a" <= word[0] <= "\u302f":
+        return Fraction(1, 2)  # a tone mark without a letter, among the numerals of Han
+    script = unicodedata.name(word[0], "").removeprefix("HALFWIDTH ").split(" ")[0]
+    if len(word) == 1 and class_and_fold(ord(word))[0] == SINGLE:
+        return 1 / Fraction(CHARS_A_WORD[script])
+    return Fraction(WORDS_A_WORD.get(script, 1))
+
+
+def weighed_runs(words_: Sequence[str], n: int) -> list[Sequence[str]]:
+    """From every word the shortest run that weighs n, where there is one."""
+    runs = []
+    for start in range(len(words_)):
+        total = Fraction(0)
+        for stop in range(start, len(words_)):
+            total += word_weight(words_[stop])
+            if total >= n:
+                runs.append(words_[start : stop + 1])
+                break
+        else:
+            break
+    return runs
+
+
+def is_whole(item: Sequence[str], n: int, min_unspaced_words: int) -> bool:
+    """True if an item is too light for an n-gram of n words and heavy enough for one of all its words."""
+    weight = sum(map(word_weight, item))
+    unspaced = any(word_weight(w) < 1 for w in item)
+    return bool(item) and weight < n and (not unspaced or weight >= min_unspaced_words)
+
+
+def _hash(run: Sequence[str]) -> int:
+    return shingle([word_hash(w) for w in run])
+
+
+def item_ngrams(item: bytes, n: int, whole_items: bool, min_unspaced_words: int = 3) -> set[int]:
+    w = words(item)
+    if whole_items and is_whole(w, n, min_unspaced_words):
+        return {_hash(w)}
+    return {_hash(run) for run in weighed_runs(w, n)}
 
 
 def contamination(
-    documents: Sequence[bytes], items: Sequence[bytes], n: int, whole_items: bool
+    documents: Sequence[bytes], items: Sequence[bytes], n: int, whole_items: bool, min_unspaced_words: int = 3
 ) -> list[tuple[set[int], float, int]]:
     """For each document: the n-grams of any item that it holds, its best coverage, and the item of that (or -1)."""
-    grams = [item_ngrams(item, n, whole_items) for item in items]
-    widths = {min(len(words(item)), n) for item, g in zip(items, grams, strict=True) if g}
+    grams = [item_ngrams(item, n, whole_items, min_unspaced_words) for item in items]
+    wholes = {len(w) for w in map(words, items) if whole_items and is_whole(w, n, min_unspaced_words)}
     out = []
     for document in documents:
-        w = word_hashes(document)
-        own = {shingle(w[j : j + width]) for width in widths for j in range(len(w) - width + 1)}
+        w = words(document)
+        own = {_hash(run) for run in weighed_runs(w, n)}
+        own |= {_hash(w[j : j + width]) for width in wholes for j in range(len(w) - width + 1)}
         shares = [(len(own & g) / len(g), -item) for item, g in enumerate(grams) if own & g]
         best, item = max(shares, default=(0.0, 1))
         out.append((own & set().union(*grams), best, -item))

@@ -377,8 +377,8 @@ def test_labels_of_a_curve_keep_clear_of_its_lines(x, lines, left):
 def test_a_set_without_hits_whose_planted_copy_is_found_is_no_warning(full):
     facts, context, _ = full
     contamination = {
-        "quiz": {"matches": 0, "self_test": PLANTED_FOUND},
-        "odd": {"matches": 0, "self_test": "not found"},
+        "quiz": {"matches": 0, "items": 9, "items_too_short": 0, "self_test": PLANTED_FOUND},
+        "odd": {"matches": 0, "items": 9, "items_too_short": 0, "self_test": "not found"},
     }
     manifest = read_json(context.box("shards").folder / "manifest.json")
     units = {"documents": facts["documents"]}

@@ -17,6 +17,7 @@ from gpu_curate.storage import read_json
 from gpu_curate.text.normalize import well_formed
 
 if TYPE_CHECKING:
+    from gpu_curate.config import Config
     from gpu_curate.pipeline import Outcome
 
 PLANTED_FOUND = "a planted copy of an item is found"
@@ -262,12 +263,30 @@ def _warnings(
     for name, counts in contamination.items():
         if counts["matches"] == 0 and counts["self_test"] != PLANTED_FOUND:
             found.append(f"reference {name}: 0 hits over {total:,} documents; {counts['self_test']}")
+    found += _too_short(config, contamination)
     found += _read_by_cpu(context)
     lost = duplicates.get("lost_clusters", 0)
     if lost:
         found.append(
             f"{lost} cluster{'s' if lost > 1 else ''} of duplicates went whole: the survivor failed another rule"
         )
+    return found
+
+
+def _too_short(config: Config, contamination: dict[str, Any]) -> list[str]:
+    """A warning for every set of which a tenth or more is too short to be found, but something can be."""
+    found = []
+    for reference in config.references:
+        counts = contamination.get(reference.name)
+        if counts and counts["items"] > counts["items_too_short"] >= counts["items"] / 10 > 0:
+            what = f"have fewer than {reference.ngram_words} words and are not looked for"
+            remedy = "whole_items: true looks for them as wholes"
+            if reference.whole_items:
+                what = f"are in a script without spaces and have fewer than {reference.min_unspaced_words} words"
+                remedy = "min_unspaced_words"
+            found.append(
+                f"reference {reference.name}: {counts['items_too_short']:,} of {counts['items']:,} items {what} ({remedy})"
+            )
     return found
 
 
@@ -380,17 +399,19 @@ def _duplicates(context: Context) -> dict[str, Any]:
 
 
 def _contamination(context: Context) -> dict[str, Any]:
-    from gpu_curate.stages.contamination import benchmarks, self_test
+    from gpu_curate.stages.contamination import benchmarks, self_test, tested
 
     if not _receipts(context, "contamination"):
         return {}
-    wrong = self_test(context)
+    results = tested(context) or self_test(context)
     receipts = _receipts(context, "contamination")
     return {
         r.name: {
             "matches": sum(x["matches"][r.name] for x in receipts),
             "max_coverage": r.max_coverage,
-            "self_test": wrong.get(r.name, PLANTED_FOUND),
+            "items": results[r.name].items,
+            "items_too_short": results[r.name].too_short,
+            "self_test": results[r.name].wrong or PLANTED_FOUND,
         }
         for r in benchmarks(context.config)
     }

@@ -28,13 +28,15 @@ def contamination(facts: dict[str, Any], context: Context, library: Library) -> 
             s["matches"],
             share(s["matches"], total),
             f"{s['max_coverage']:g}",
+            s["items_too_short"],
             s["self_test"],
         ]
         for name, s in sets.items()
     ]
     failed = facts["failing"].get("contaminated", 0)
     lead = (
-        "A document matches a benchmark when it holds n of an item’s words in a row; it fails when it holds more than "
+        "A document matches a benchmark when it holds n of an item’s words in a row (in scripts without spaces, as many "
+        "characters as say as much: 26 in Chinese, 65 in Thai for n = 13); it fails when it holds more than "
         f"max_coverage of one item’s n-grams. {plural(failed, 'document')} did."
     )
     blocks = [
@@ -42,8 +44,8 @@ def contamination(facts: dict[str, Any], context: Context, library: Library) -> 
         for name in list(sets)[:_MAX_SETS]
         if sets[name]["matches"]
     ]
-    columns = ("reference set", "n", "documents that match", "of all", "max_coverage", "self-test")
-    return section("contamination", "Contamination", lead, table(columns, rows, text=(5,)), blocks)
+    columns = ("reference set", "n", "documents that match", "of all", "max_coverage", "items too short", "self-test")
+    return section("contamination", "Contamination", lead, table(columns, rows, text=(6,)), blocks)
 
 
 def _worst(name: str, context: Context, library: Library, n: int) -> Html:

@@ -10,7 +10,7 @@ import functools
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from gpu_curate.document_text import host_text
 from gpu_curate.ops.mix import fmix64
+from gpu_curate.ops.words import SINGLE, UNIT, fold_table, word_weight
 from gpu_curate.report.reasons import group, scored
 from gpu_curate.stages import Context
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
@@ -216,11 +217,14 @@ def score_of(context: Context, part: str, reason: str, rows: np.ndarray) -> list
 # ------------------------------------------------------------------------------------------- what two texts share
 
 
-# Scripts without spaces (Thai to Tibetan, Myanmar, Khmer, kana, Han) count by the character, as in ops.words.
-_SINGLE = (
-    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_WORD = re.compile(f"[{_SINGLE}]|[^\\W{_SINGLE}]+")
+@functools.cache
+def _word_pattern() -> re.Pattern[str]:
+    """A word, close to those of ops.words: a code point of a script without spaces, or a run of \\w."""
+    stage1, stage2 = fold_table()
+    single = stage2.reshape(-1, 256)[stage1].ravel() >> 24 == SINGLE
+    edges = np.flatnonzero(np.diff(single, prepend=False, append=False))
+    inside = "".join(f"{chr(a)}-{chr(b - 1)}" for a, b in edges.reshape(-1, 2).tolist())
+    return re.compile(f"[{inside}]|[^\\W{inside}]+")
 
 
 def excerpt(text: str, start: int = 0, length: int = EXCERPT_CHARS) -> str:
@@ -280,23 +284,36 @@ def _cut(pieces: list[tuple[str, bool]], start: int, chars: int) -> list[tuple[s
     return [*shown, (" …", False)] if start + EXCERPT_CHARS < chars else shown
 
 
+def _ngrams(words: list[str], n: int) -> Iterator[tuple[str, ...]]:
+    """From every word on, in order, the run that weighs n words, by rule 1 of ops.ngrams; all words where none does."""
+    weights = [word_weight(w) for w in words]
+    total, stop = 0, 0
+    for start in range(len(words)):
+        while total < n * UNIT and stop < len(words):
+            total += weights[stop]
+            stop += 1
+        if total < n * UNIT and start:
+            return
+        yield tuple(words[start:stop])
+        total -= weights[start]
+
+
 def overlap(document: str, item: str, n: int) -> tuple[list[tuple[str, bool]], int] | None:
-    """Where a document first holds n words of an item in a row: an excerpt in pieces (text, shared), and words shared.
+    """Where a document first holds an n-gram of an item: an excerpt in pieces (text, shared), and words shared.
 
     Words here are runs of \\w in lower case, close to those of ops.words; None where that finds nothing.
     """
-    spans = [(m.start(), m.end()) for m in _WORD.finditer(document)]
+    spans = [(m.start(), m.end()) for m in _word_pattern().finditer(document)]
     words = [document[s:e].lower() for s, e in spans]
-    of_item = [m.group().lower() for m in _WORD.finditer(item)]
-    n = max(min(n, len(of_item)), 1)
+    of_item = [m.group().lower() for m in _word_pattern().finditer(item)]
     grams: dict[tuple[str, ...], int] = {}
-    for i in range(len(of_item) - n + 1):
-        grams.setdefault(tuple(of_item[i : i + n]), i)
-    for i in range(len(words) - n + 1):
-        at = grams.get(tuple(words[i : i + n]))
+    for i, gram in enumerate(_ngrams(of_item, n)):
+        grams.setdefault(gram, i)
+    sizes = sorted({len(gram) for gram in grams})
+    for i, shared in ((i, size) for i in range(len(words)) for size in sizes):
+        at = grams.get(tuple(words[i : i + shared]))
         if at is None:
             continue
-        shared = n
         while i + shared < len(words) and at + shared < len(of_item) and words[i + shared] == of_item[at + shared]:
             shared += 1
         start, stop = spans[i][0], spans[i + shared - 1][1]

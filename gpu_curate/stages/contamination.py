@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,8 +10,15 @@ import pyarrow as pa
 
 from gpu_curate.config import Config
 from gpu_curate.document import TextColumn
+from gpu_curate.errors import CorruptError
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.storage import write_table
+from gpu_curate.storage import RECEIPTS, read_json, write_json, write_table
+
+_SELF_TEST = "self_test.json"  # beside the receipts of the box
+
+
+# fields of a reference that an index depends on, in the order of NgramIndex.build
+_RULE = ("ngram_words", "whole_items", "min_unspaced_words")
 
 
 class Contamination(Stage):
@@ -20,7 +27,8 @@ class Contamination(Stage):
     Reads: documents(text), references.  Writes, per set NAME: hits_NAME int32 (distinct n-grams found), coverage_NAME
     float32 (highest share of one item's n-grams that the document holds), item_NAME int64 (doc_id of that item, -1).
     Source: Brown et al. 2020, arXiv:2005.14165, appendix C (13-grams).
-    Deviates: words and folding are those of ops.words; the share of one item decides, not the number of collisions.
+    Deviates: words, folding and the weights of words are those of ops.words; the share of one item decides, not the
+    number of collisions.
     """
 
     name: ClassVar[str] = "contamination"
@@ -42,31 +50,36 @@ class Contamination(Stage):
         return ("references",)
 
     def settings(self, config: Config) -> Any:
-        return [r.model_dump(include={"name", "ngram_words", "whole_items"}) for r in benchmarks(config)]
+        return [r.model_dump(include={"name", *_RULE}) for r in benchmarks(config)]
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         from gpu_curate.backend import compute
 
         watch = Stopwatch()
         path = context.box(self.follows).verified(part, ".parquet")
-        columns: dict[str, Any] = {}
-        how, facts = set(), {}
-        for reference in benchmarks(context.config):
-            index, ids = index_of(context, reference.name)
-            made, where, more = compute(context, path, lambda text, i=index: best_matches(text, i))
-            how.add(where)
-            facts.update(more)
-            item = made["item"]
-            columns[f"hits_{reference.name}"] = made["hits"]
-            columns[f"coverage_{reference.name}"] = made["coverage"]
-            columns[f"item_{reference.name}"] = np.where(item >= 0, ids[item], -1)
+        indexes = indexes_of(context)
+
+        def match(text: TextColumn) -> dict[str, Any]:
+            found = {name: best_matches(text, index) for name, (index, _) in indexes.items()}
+            return {f"{key}_{name}": made[key] for name, made in found.items() for key in ("hits", "coverage", "item")}
+
+        columns, how, more = compute(context, path, match)  # once for all sets: the text is read and uploaded once
+        for name, (_, ids) in indexes.items():
+            item = columns[f"item_{name}"]
+            columns[f"item_{name}"] = np.where(item >= 0, ids[item], -1)
         box = context.box(self.name)
         out = box.path(part, ".parquet")
         write_table(out, pa.table(columns))
         found = {r.name: int((columns[f"hits_{r.name}"] > 0).sum()) for r in benchmarks(context.config)}
         source = context.box(self.follows).receipt(part) or {}
-        facts |= {"documents": source["documents"], "bytes": source["bytes"], "backend": "+".join(sorted(how))}
+        facts = {"documents": source["documents"], "bytes": source["bytes"], "backend": how, **more}
         return box.commit(part, [out], {**facts, "matches": found, **watch.facts()})
+
+    def finish(self, context: Context) -> None:
+        """Test the indexes, once a fingerprint: a run with nothing to do finds the result beside the receipts."""
+        if tested(context) is None:
+            results = {name: dataclasses.asdict(t) for name, t in self_test(context).items()}
+            write_json(context.box(self.name).folder / RECEIPTS / _SELF_TEST, results)
 
 
 def benchmarks(config: Config) -> list[Any]:
@@ -81,42 +94,80 @@ def best_matches(text: TextColumn, index: Any) -> dict[str, Any]:
     return {"coverage": best, "item": item, "hits": hits}
 
 
-@functools.lru_cache(maxsize=8)
-def _index(folder: str, part: str, n: int, whole_items: bool) -> tuple[Any, np.ndarray]:
-    from pathlib import Path
+_indexes: dict[tuple[Any, ...], tuple[Any, np.ndarray]] = {}  # those of one run, by the content of their items
 
+
+def indexes_of(context: Context) -> dict[str, tuple[Any, np.ndarray]]:
+    """By set, the n-gram index and the doc_ids of its items; built once a process and run, however many sets there are.
+
+    A process that outlives a run (inline, a Dask worker) keeps no index whose items or rule have changed.
+    """
     from gpu_curate.ops.ngrams import NgramIndex
-    from gpu_curate.storage import Box
 
-    table = Box(Path(folder)).read_table(part, ["doc_id", "text"])
-    text = TextColumn.from_arrow(table["text"])
-    return NgramIndex.build(text, n, whole_items), table["doc_id"].to_numpy()
+    box = context.box("references")
+    keys, found = {}, {}
+    for number, reference in enumerate(context.config.references):
+        if reference.action == "decontaminate":
+            part = f"{number:06d}"
+            keys[reference.name] = (part, box.content(part), *reference.model_dump(include=set(_RULE)).values())
+    for key in list(_indexes):
+        if key not in keys.values():
+            _indexes.pop(key, None)
+    for name, key in keys.items():
+        built = _indexes.get(key)
+        if built is None:
+            table = box.read_table(key[0], ["doc_id", "text"])
+            built = NgramIndex.build(TextColumn.from_arrow(table["text"]), *key[2:]), table["doc_id"].to_numpy()
+            _indexes[key] = built
+        found[name] = built
+    return found
 
 
 def index_of(context: Context, name: str) -> tuple[Any, np.ndarray]:
-    """The n-gram index of a set and the doc_ids of its items; built once a process."""
-    number = next(i for i, r in enumerate(context.config.references) if r.name == name)
-    reference = context.config.references[number]
-    folder = str(context.box("references").folder)
-    return _index(folder, f"{number:06d}", reference.ngram_words, reference.whole_items)
+    """The n-gram index of a set and the doc_ids of its items."""
+    return indexes_of(context)[name]
 
 
-def self_test(context: Context) -> dict[str, str]:
-    """Probe the longest item of every set with itself: a set that cannot hit anything is named, never silent.
+@dataclasses.dataclass(frozen=True)
+class SelfTest:
+    """What became of probing a set with an item of its own.
 
-    Returns:
-        set name → what is wrong, for the sets that have no usable item or do not find a planted one.
+    Attributes:
+        items: texts in the set.
+        too_short: of those the ones that have no n-gram, and so are never found.
+        wrong: what is wrong, or None: a set that cannot hit anything is named, never silent.
     """
-    wrong = {}
+
+    items: int
+    too_short: int
+    wrong: str | None
+
+
+def self_test(context: Context) -> dict[str, SelfTest]:
+    """Probe the item of every set that has most n-grams with itself, between other words."""
+    found = {}
     for reference in benchmarks(context.config):
         index, _ = index_of(context, reference.name)
-        number = next(i for i, r in enumerate(context.config.references) if r.name == reference.name)
-        table = context.box("references").read_table(f"{number:06d}", ["text"])
-        planted = max(table["text"].to_pylist(), key=len)
+        wrong = None
         if len(index.gram_G) == 0:
-            wrong[reference.name] = f"no item has {reference.ngram_words} words: nothing can match (whole_items: true?)"
+            remedy = (
+                f"min_unspaced_words: {reference.min_unspaced_words}" if reference.whole_items else "whole_items: true"
+            )
+            wrong = f"no item has {reference.ngram_words} words: nothing can match ({remedy}?)"
         else:
-            found = best_matches(TextColumn.from_texts([f"x y {planted} z"]), index)
-            if not found["coverage"][0] > 0:
-                wrong[reference.name] = "a planted copy of its longest item was not found"
-    return wrong
+            number = next(i for i, r in enumerate(context.config.references) if r.name == reference.name)
+            table = context.box("references").read_table(f"{number:06d}", ["text"])
+            planted = table["text"][int(index.item_grams_I.argmax())].as_py()
+            if best_matches(TextColumn.from_texts([f"x y {planted} z"]), index)["coverage"][0] != 1:
+                wrong = "a planted copy of its longest item was not found"
+        found[reference.name] = SelfTest(index.num_items, index.unfindable, wrong)
+    return found
+
+
+def tested(context: Context) -> dict[str, SelfTest] | None:
+    """What `finish` found out; None: nothing yet."""
+    try:
+        results = read_json(context.box(Contamination.name).folder / RECEIPTS / _SELF_TEST)
+        return {r.name: SelfTest(**results[r.name]) for r in benchmarks(context.config)}
+    except (FileNotFoundError, CorruptError, KeyError, TypeError):
+        return None

@@ -106,6 +106,29 @@ def test_spec_out_of_range_is_refused(change):
         MinHashSpec(**change)
 
 
+# Words that texts of scripts without spaces are made of, among them the signs that stand between some of them.
+UNSPACED = {
+    "zh": "人人 有 资格 享有 宣言 所 载 的 权利 和 自由 不 分 种族 肤色 语言 宗教 政治 国籍 社会 出身 财产 身分 任何 区别 ， 。",
+    "ja": "すべて 人 は 生まれ ながら に して 自由 で あり かつ 尊厳 と 権利 について 平等 である 理性 良心 を 授けられて 互い 同胞 精神 、 。",
+    "th": "มนุษย์ ทั้งหลาย เกิด มา มี อิสระ และ เสมอภาค กัน ใน เกียรติศักดิ์ สิทธิ ต่าง เหตุผล มโนธรรม ควร ปฏิบัติ ต่อ ภราดรภาพ คน",
+    "lo": "ມະນຸດ ທຸກ ຄົນ ເກີດ ມາ ມີ ກຽດ ສັກສີ ສິດທິ ເສລີພາບ ແລະ ຄວາມ ສະເໝີ ພາບ ທຸກຄົນ ເຫດຜົນ ວ່າ ປະພຶດ ຕໍ່ ກັນ",
+    "km": "មនុស្ស ទាំងអស់ កើត មក មាន សេរីភាព និង សមភាព ក្នុង ផ្នែក សេចក្ដី ថ្លៃថ្នូរ សិទ្ធិ វិចារណញ្ញាណ សតិសម្បជញ្ញៈ គួរ ប្រព្រឹត្ត ចំពោះ គ្នា",
+}
+
+
+@pytest.mark.parametrize("language", UNSPACED)
+def test_near_copies_in_scripts_without_spaces_become_candidates(language):
+    """5 code points are a shingle there: of 40 pairs with one word in 100 replaced, 39 at least share a band."""
+    from gpu_curate.ops.bands import BandSpec, band_hashes
+
+    rng, words = np.random.default_rng(5), UNSPACED[language].split()
+    texts = [rng.choice(words, 400) for _ in range(40)]
+    copies = [np.where(rng.random(400) < 0.01, rng.choice(words, 400), t) for t in texts]
+    column = TextColumn.from_texts(["".join(t) for t in (*texts, *copies)])
+    band_BN = band_hashes(signatures(column, MinHashSpec())[0], BandSpec())
+    assert (band_BN[:, :40] == band_BN[:, 40:]).any(axis=0).sum() >= 39
+
+
 # ------------------------------------------------------------------------------------------------------------ equality
 
 

@@ -17,24 +17,32 @@ from gpu_curate.ops.words.cpu import CHUNK
 PARAGRAPH = "the ferry leaves at nine from the north pier and returns at six in the evening every day of the week"
 # Few words, so that texts share n-grams by chance.
 TEXTS = st.lists(st.sampled_from(["a", "b", "C", "北", " . "]), max_size=14).map(lambda w: " ".join(w).encode())
+# Words of all weights, few enough of each.
+SCRIPTS = st.lists(
+    st.sampled_from(["a", "B", "北", "京", "か", "ไ", "ไท", "ကို", "한", "가나", "മല", "ꀀ", "."]), max_size=40
+)
+MIXED = SCRIPTS.map(lambda w: " ".join(w).encode())
 
 
-def run(documents: list[bytes], items: list[bytes], n: int, whole_items: bool = False):
-    index = NgramIndex.build(TextColumn.from_texts(items), n, whole_items)
+def run(documents: list[bytes], items: list[bytes], n: int, whole_items: bool = False, min_unspaced_words: int = 3):
+    index = NgramIndex.build(TextColumn.from_texts(items), n, whole_items, min_unspaced_words)
     hits = probe(TextColumn.from_texts(documents), index)
     return index, hits, coverage(hits, index, len(documents))
 
 
-def assert_equal_to_reference(documents: list[bytes], items: list[bytes], n: int, whole_items: bool) -> None:
-    index, (doc_M, gram_M), (coverage_N, item_N, hits_N) = run(documents, items, n, whole_items)
-    grams = [reference.item_ngrams(item, n, whole_items) for item in items]
+def assert_equal_to_reference(
+    documents: list[bytes], items: list[bytes], n: int, whole_items: bool, least: int = 3
+) -> None:
+    index, (doc_M, gram_M), (coverage_N, item_N, hits_N) = run(documents, items, n, whole_items, least)
+    grams = [reference.item_ngrams(item, n, whole_items, least) for item in items]
     assert index.gram_G.tolist() == sorted(set().union(*grams))
     assert index.item_grams_I.tolist() == [len(g) for g in grams]
     assert index.num_items == len(items)
     for g, value in enumerate(index.gram_G.tolist()):
         members = index.item_E[index.item_offsets[g] : index.item_offsets[g + 1]].tolist()
         assert members == [i for i in range(len(items)) if value in grams[i]]
-    expected = reference.contamination(documents, items, n, whole_items)
+    assert index.unfindable == sum(not g for g in grams)
+    expected = reference.contamination(documents, items, n, whole_items, least)
     assert list(zip(doc_M.tolist(), gram_M.tolist(), strict=True)) == [
         (d, g) for d, (found, _, _) in enumerate(expected) for g, v in enumerate(index.gram_G.tolist()) if v in found
     ]
@@ -48,6 +56,12 @@ def assert_equal_to_reference(documents: list[bytes], items: list[bytes], n: int
 @given(st.lists(TEXTS, max_size=6), st.lists(TEXTS, max_size=6), st.integers(1, 5), st.booleans())
 def test_hits_and_coverage_equal_sets(documents, items, n, whole_items):
     assert_equal_to_reference(documents, items, n, whole_items)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(MIXED, max_size=5), st.lists(MIXED, max_size=5), st.integers(1, 5), st.booleans(), st.integers(1, 4))
+def test_hits_and_coverage_equal_sets_in_scripts_of_all_weights(documents, items, n, whole_items, least):
+    assert_equal_to_reference([*documents, *items[:2], b" ".join(items)], items, n, whole_items, least)
 
 
 @settings(max_examples=40, deadline=None)
@@ -65,6 +79,72 @@ def test_document_of_several_chunks(n):
     assert (coverage_N == 1).all()
     assert (item_N == 0).all()
     assert (hits_N == 300 - n + 1).all()
+
+
+@pytest.mark.parametrize("word", ["w{}", "東{}京", "ไท{} ย", "မြန်မာ{}", "한국{}어", "മല{}യാളം"])
+def test_mixed_document_of_several_chunks(word):
+    """As above, for n-grams of different numbers of words."""
+    item = " ".join(word.format(k) + ("の" * (k % 5)) for k in range(300))
+    ahead = CHUNK // 7 - 150
+    documents = [" ".join(["filler"] * (ahead + shift)) + " " + item for shift in range(0, 150, 7)]
+    _, _, (coverage_N, item_N, hits_N) = run([d.encode() for d in documents], [item.encode()], 13)
+    assert (coverage_N == 1).all()
+    assert (item_N == 0).all()
+    assert (hits_N == len(reference.item_ngrams(item.encode(), 13, False))).all()
+
+
+WORDS_OF_AN_NGRAM = {
+    **{"word": 13, "слово": 13, "كلمة": 13, "שלום": 13, "शब्द": 13, "한국어": 9, "తెలుగు": 9, "ቃላት": 9, "മലയാളം": 7},
+    **{"漢": 26, "ꀀ": 26, "ひ": 39, "ㄅ": 39, "ก": 65, "ก็": 33, "བ": 65, "ກ": 71, "ខ": 71, "ꦏ": 71, "မ": 98},
+}
+
+
+@pytest.mark.parametrize(("unit", "words"), WORDS_OF_AN_NGRAM.items())
+def test_words_of_an_ngram_in_each_script(unit, words):
+    """An item of as many words is found, one of a word less has no n-gram."""
+    item = " ".join([unit] * words)
+    assert run([f"x {item} y".encode()], [item.encode()], 13)[2][0].tolist() == [1.0]
+    short = " ".join([unit] * (words - 1))
+    index, _, (coverage_N, _, _) = run([f"x {item} y".encode()], [short.encode()], 13)
+    assert (coverage_N.tolist(), index.unfindable) == ([0.0], 1)
+
+
+NAMES = [
+    "กรุงเทพมหานคร",
+    "全国人民代表大会常务委员会",
+    "中华人民共和国全国人民代表大会常务委员会",
+    "中共中央总书记、国家主席、中央军委主席习近平",
+    "東京国立博物館・国立西洋美術館",
+    "独立行政法人国立高等専門学校機構",
+    "公益財団法人東京オリンピック・パラリンピック競技大会組織委員会",
+    "ສາທາລະນະລັດ ປະຊາທິປະໄຕ ປະຊາຊົນລາວ",
+    "ព្រះរាជាណាចក្រកម្ពុជា រាជធានីភ្នំពេញ",
+    "ပြည်ထောင်စု သမ္မတ မြန်မာနိုင်ငံတော်",
+    "བོད་རང་སྐྱོང་ལྗོངས་ལྷ་ས་གྲོང་ཁྱེར།",
+    "대한민국 국회 문화체육관광위원회",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_long_name_that_texts_share_is_no_ngram(name):
+    """13 code points of an unspaced script are no 13 words."""
+    item, news = f"{name} (1) {name[::-1]}?", f"2026: {name}. {name[3:]}{name[:3]}"
+    assert run([news.encode()], [item.encode()], 13)[2][0].tolist() == [0.0]
+    assert run([f"{news}\n{item}".encode()], [f"{item} {item}".encode()], 13)[2][0].tolist() != [1.0]
+
+
+def test_a_short_whole_item_of_an_unspaced_script_counts_from_its_weight_on():
+    """北京 stands in half a corpus, and so does the name of Bangkok; 6 Han characters weigh 3 words."""
+    documents = ["北京市海淀区中关村".encode(), "เรียนอยู่ที่กรุงเทพมหานคร".encode()]
+    for item, found in (
+        ("北京", 0),
+        ("海淀区中关", 0),
+        ("海淀区中关村", 1),
+        ("กรุงเทพมหานคร", 0),
+        ("อยู่ที่กรุงเทพมหานคร", 1),
+    ):
+        assert sum(run(documents, [item.encode()], 13, True)[2][0]) == found, item
+    assert run(documents, ["北京".encode()], 13, True, 1)[2][0].tolist() == [1.0, 0.0]
 
 
 def test_document_that_holds_an_item_is_hit_once_per_ngram_however_often_it_repeats():

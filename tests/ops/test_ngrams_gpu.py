@@ -78,3 +78,22 @@ def test_device_copy_goes_with_the_index():
     del index
     gc.collect()
     assert key not in gpu._uploaded
+
+
+def test_mixed_scripts_equal_cpu():
+    """The kernel looks at runs of every number of words, the CPU weighs them: both find the same."""
+    words = ["a", "Bc", "北", "京", "か", "タ", "ไ", "ไทย", "ကို", "한국", "മല", "ꀀ"]
+    rng = np.random.default_rng(11)
+    items = [" ".join(rng.choice(words, int(n))).encode() for n in (60, 40, 30, 9, 3, 1)]
+    documents = [
+        b"x " + items[0] + b" y",
+        b" ".join(items),
+        items[1][: len(items[1]) // 2],
+        items[3] * 3,
+        b"",
+        items[2],
+    ]
+    for n, whole_items in ((2, False), (5, True), (13, False), (13, True)):
+        index = NgramIndex.build(TextColumn.from_texts(items), n, whole_items, 1)
+        assert len(index.width_K) > 3
+        assert assert_same(TextColumn.from_texts(documents), index, True, 1) > 20

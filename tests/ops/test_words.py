@@ -57,6 +57,7 @@ def test_scripts_without_spaces_are_single_and_no_others():
     """Told by the names of code points, where the table goes by blocks."""
     scripts = ("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "HIRAGANA LETTER", "KATAKANA LETTER", "BOPOMOFO LETTER")
     scripts += ("THAI ", "LAO ", "TIBETAN ", "MYANMAR ", "KHMER ", "HALFWIDTH KATAKANA", "HENTAIGANA")
+    scripts += ("YI SYLLABLE ", "JAVANESE ", "BALINESE ")
     spaced = ("LATIN ", "GREEK ", "CYRILLIC ", "ARABIC ", "HEBREW ", "DEVANAGARI ", "HANGUL ", "HALFWIDTH HANGUL")
     for cp in range(words.TABLE_LIMIT):
         name = unicodedata.name(chr(cp), "")
@@ -65,6 +66,40 @@ def test_scripts_without_spaces_are_single_and_no_others():
             assert kind != words.WORD, f"U+{cp:04X} {name}"
         elif name.startswith(spaced):
             assert kind != words.SINGLE, f"U+{cp:04X} {name}"
+
+
+def test_weights_are_those_of_the_scripts():
+    """Of every code point that can begin a word; a single one weighs less than a word, a spaced one at least as much."""
+    for cp in range(words.TABLE_LIMIT):
+        kind, folded = reference.class_and_fold(cp)
+        if kind in (words.WORD, words.SINGLE):
+            weight = reference.word_weight(chr(folded))
+            assert words.word_weight(chr(folded)) == words.UNIT * weight, f"U+{cp:04X}"
+            if not 0x302A <= cp <= 0x302F:  # tone marks in a row of Han
+                assert (kind == words.SINGLE) == (weight < 1), f"U+{cp:04X}"
+    assert all(
+        first % 16 == 0 and last % 16 == 15 and 0 < w <= 120 and first >= 0x800
+        for first, last, w in words.SCRIPT_WEIGHTS
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(strategies.documents())
+def test_words_weigh_what_the_definition_says(docs):
+    hash_W, weight_W, offsets = cpu.weighted_words(TextColumn.from_texts(docs))
+    assert [a.tolist() for a in (hash_W, offsets)] == [
+        a.tolist() for a in words.word_hashes(TextColumn.from_texts(docs))
+    ]
+    assert weight_W.tolist() == [words.UNIT * reference.word_weight(w) for doc in docs for w in reference.words(doc)]
+
+
+@pytest.mark.parametrize("word", ["中", "ไ", "가나다", "മലയാളം", "𠀀", "日本の国", "é", "ꀀ", "Straße"])
+@pytest.mark.parametrize("ahead", [*range(0, 40, 3), 39])
+def test_weight_of_a_word_at_any_place_of_a_chunk(word, ahead):
+    """Words before and after the end of a chunk, cut by it, and behind a cut word of more than a step."""
+    doc = ("x" * (cpu.CHUNK - ahead) + word + " " + word + "漢" + word + " " + word * 9).encode()
+    _, weight_W, _ = cpu.weighted_words(TextColumn.from_texts([doc]))
+    assert weight_W.tolist() == [words.UNIT * reference.word_weight(w) for w in reference.words(doc)]
 
 
 def test_committed_table_is_what_its_script_makes(tmp_path, monkeypatch):

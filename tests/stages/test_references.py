@@ -94,6 +94,107 @@ def test_a_set_of_short_items_that_can_match_nothing_is_said(tmp_path, tokenizer
     assert facts["documents"]["dropped"] == {"contaminated": 1}
 
 
+# Article 2 of the Universal Declaration of Human Rights, its first sentence or half of it; a name that news texts share.
+ITEMS = {
+    "zh": (
+        "人人有资格享有本宣言所载的一切权利和自由,不分种族、肤色、性别、语言、宗教、政治或其他见解、国籍或社会出身",
+        "全国人民代表大会常务委员会",
+    ),
+    "ja": (
+        "すべて人は、人種、皮膚の色、性、言語、宗教、政治上その他の意見、国民的もしくは社会的出身、財産、門地その他の地位",
+        "独立行政法人国立美術館東京国立近代美術館",
+    ),
+    "th": (
+        "ทุกคนย่อมมีสิทธิและอิสรภาพบรรดาที่กำหนดไว้ในปฏิญญานี้ โดยปราศจากความแตกต่างไม่ว่าชนิดใด ๆ ดังเช่น เชื้อชาติ ผิว",
+        "กรุงเทพมหานคร",
+    ),
+    "lo": (
+        "ຄົນຜູ້ໃດກໍ່ອ້າງຕົນໄດ້ວ່າ:ມີສິດ ແລະ ເສລີພາບທຸກຢ່າງທີ່ໄດ້ປ່າວຮ້ອງຢູ່ໃນປະກາດສະບັບນີ້ໂດຍບໍ່ເລືອກໜ້າ ບໍ່ຈຳກັດເຊື້ອຊາດ,ຜິວເນື້ອ",
+        "ສາທາລະນະລັດ ປະຊາທິປະໄຕ ປະຊາຊົນລາວ",
+    ),
+    "km": (
+        "មនុស្សម្នាក់ៗ អាចប្រើប្រាស់សិទ្ធិនិងសេរីភាពទាំងអស់ ដែលមានចែងក្នុងសេចក្ដីប្រកាសនេះ ដោយគ្មានការប្រកាន់បែងចែកបែបណាមួយ",
+        "ព្រះរាជាណាចក្រកម្ពុជា រាជធានីភ្នំពេញ",
+    ),
+    "ko": (
+        "모든 사람은 인종, 피부색, 성, 언어, 종교, 정치적 또는 기타의 견해, 민족적 또는 사회적 출신, 재산, 출생",
+        "대한민국 국회 문화체육관광위원회",
+    ),
+}
+
+
+def test_an_ngram_is_as_long_in_every_script(tmp_path, tokenizer):
+    """Texts that only name what an item names are kept, verbatim items are found, wrapped anew too."""
+    rng = random.Random(6)
+    texts, references = [], []
+    for language, (item, name) in ITEMS.items():
+        half = len(item) // 2
+        texts += [
+            f"{document(rng)} {item[:half]}\n{item[half:]} {document(rng)}",
+            f"{document(rng)} {name} {document(rng)}",
+            f"{name}: {document(rng)}",
+        ]
+        rows = [item, f"{document(rng, 2)} {name} {document(rng, 2)}", f"{name} 1 + 1 = ?"]
+        path = jsonl(tmp_path / f"{language}.jsonl", rows)
+        references.append({"name": language, "path": path, "action": "decontaminate"})
+    run, facts = execute(tmp_path, tokenizer, texts, references)
+    assert [r["reason"] for r in decisions(run)] == ["contaminated", None, None] * len(ITEMS)
+    for language in ITEMS:
+        counts = facts["contamination"][language]
+        assert (counts["matches"], counts["items"], counts["items_too_short"]) == (1, 3, 1)
+        assert counts["self_test"] == "a planted copy of an item is found"
+    assert any("reference th: 1 of 3 items have fewer than 13 words" in w for w in facts["warnings"])
+
+
+def test_a_name_of_two_characters_is_no_whole_item(tmp_path, tokenizer):
+    texts = ["他住在北京市海淀区", "东京和北京都是城市", "中关村街道办事处在海淀区", "上海在南方"]
+    path = jsonl(tmp_path / "e.jsonl", ["北京", "中关村街道办事处"])
+    reference = {"name": "e", "path": path, "action": "decontaminate", "whole_items": True}
+    run, facts = execute(tmp_path, tokenizer, texts, [reference])
+    assert [r["reason"] for r in decisions(run)] == [None, None, "contaminated", None]
+    assert any("reference e: 1 of 2 items are in a script without spaces" in w for w in facts["warnings"])
+    (tmp_path / "one").mkdir()
+    _, facts = execute(tmp_path / "one", tokenizer, texts, [{**reference, "min_unspaced_words": 1}])
+    assert facts["documents"]["dropped"] == {"contaminated": 3}
+
+
+def test_indexes_are_built_once_and_the_text_read_once_however_many_sets(tmp_path, tokenizer, monkeypatch):
+    from gpu_curate import backend
+    from gpu_curate.ops.ngrams import NgramIndex
+
+    built, read = [], []
+    build, compute = NgramIndex.build, backend.compute
+    monkeypatch.setattr(NgramIndex, "build", lambda *args: (built.append(1), build(*args))[1])
+    monkeypatch.setattr(backend, "compute", lambda context, path, f: (read.append(path), compute(context, path, f))[1])
+    rng = random.Random(8)
+    references = [
+        {"name": f"e{k}", "path": jsonl(tmp_path / f"e{k}.jsonl", [document(rng)]), "action": "decontaminate"}
+        for k in range(10)
+    ]
+    texts = [document(rng, 60) for _ in range(60)]
+    run, _ = execute(tmp_path, tokenizer, texts, references, run={"engine": "inline", "partition_bytes": 65536})
+    parts = len(list((run / "contamination").glob("*.parquet")))
+    assert parts >= 3
+    assert len(built) == 10
+    assert len(read) == 3 * parts  # signatures, scores, contamination
+
+
+def test_a_run_with_nothing_to_do_tests_no_set_again(tmp_path, tokenizer, monkeypatch):
+    from gpu_curate.ops.ngrams import NgramIndex
+
+    rng = random.Random(9)
+    path = jsonl(tmp_path / "e.jsonl", [document(rng), "A."])
+    reference = {"name": "e", "path": path, "action": "decontaminate"}
+    texts = [document(rng) for _ in range(5)]
+    run, before = execute(tmp_path, tokenizer, texts, [reference])
+    monkeypatch.setattr(NgramIndex, "build", None)
+    again = pipeline.execute(config.parse(read_json(run / "run.json")["config"]), run)
+    after = read_json(run / "report" / "report.json")
+    assert after["contamination"] == before["contamination"]
+    assert after["contamination"]["e"]["items_too_short"] == 1
+    assert again.reused["contamination"] == 1
+
+
 @pytest.mark.parametrize(("limit", "dropped"), [(0.0, 2), (0.5, 1), (1.0, 0)])
 def test_coverage_limits_differ_in_what_they_drop(tmp_path, tokenizer, limit, dropped):
     words = [f"w{i}" for i in range(40)]  # 28 n-grams

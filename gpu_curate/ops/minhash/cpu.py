@@ -156,6 +156,7 @@ def sign_documents(chars, offsets, work, width, multiplier_H, seed_H, sig_NH, n_
     hash_W = np.empty(
         MAX_SHINGLE_WORDS + CHUNK_WORDS, np.uint64
     )  # width - 1 words of the chunk before; one is read beyond
+    unweighted = np.empty(0, np.uint8)
     row = np.empty(multiplier_H.size + seed_H.size, np.uint32)  # H rounded up to whole vectors
     for d in range(offsets.size - 1):
         row[:] = U32(EMPTY_ROW)
@@ -163,7 +164,7 @@ def sign_documents(chars, offsets, work, width, multiplier_H, seed_H, sig_NH, n_
         words = I64(0)
         i, end, cut, h = offsets[d], offsets[d + 1], I64(0), U64(0)
         while i < end:
-            i, count, cut, h = chunk_words(chars, i, end, cut, h, work, hash_W, words)
+            i, count, cut, h = chunk_words(chars, i, end, cut, h, work, hash_W, unweighted, words)
             words += count
             if words >= width:
                 count = words - width + 1

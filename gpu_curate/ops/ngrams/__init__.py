@@ -1,8 +1,16 @@
 """Word n-grams that documents share with reference items (benchmark questions): contamination.
 
-An n-gram of n words is hashed like a shingle of n words (`gpu_curate.ops.minhash`, rule 1). An item of W words has
-W - n + 1 n-grams; with fewer than n words it has none, or with `whole_items` one n-gram of all its words, which is
-looked for in documents at that width. An item without words has none. A document has the n-grams of every width in the index.
+Words carry weights (`ops.words`, rule 5), so that an n-gram says as much in one script as in another: an English word
+weighs 1, a Han character 1/2, a Thai code point 1/5, a Korean word 3/2.
+
+1. An n-gram of n words is the shortest run of words from a given word on that weighs n or more: in English n words, in
+   Chinese 2 n characters, in mixed text what adds up. It is hashed like a shingle of as many words (`ops.minhash`, rule 1).
+2. An item that weighs n or more has one n-gram for each word from which such a run fits. A lighter one has none, or with
+   `whole_items` one of all its words; but one that holds an unspaced script must weigh `min_unspaced_words` for that,
+   since a Chinese word of two characters stands in every other text. An item without words has none.
+3. A document has the n-grams of rule 1, and every run of as many words as a whole item of the index has. Equal hashes
+   mean equal words, and equal words weigh the same: so to look at runs of all numbers of words that n-grams of the index
+   have (GPU) finds the same as to weigh the document (CPU).
 
 Source: 13-grams: Brown et al. 2020, arXiv:2005.14165, appendix C.
 Deviates: coverage is per item (the share of one item's distinct n-grams that a document holds), no n-gram is discarded
@@ -34,6 +42,8 @@ class NgramIndex:
         item_E: int64, increasing within an n-gram.
         item_grams_I: int32, distinct n-grams of each item (0: the item can never be hit).
         width_K: int64, sorted, distinct: numbers of words that n-grams of the index have.
+        whole_K: int64, of width_K those of whole items.
+        weight: what n-grams weigh at least, in the unit of `ops.words`.
         filter_bits: log2 of the size of the filter in bits.
         filter: uint64; bit (hash >> (64 - filter_bits)) is set for every n-gram, about 1 in 16 are set.
         directory: int64 of 2^(filter_bits - 4) + 1; the n-grams whose hash >> (64 - filter_bits + 4) is p are
@@ -45,18 +55,23 @@ class NgramIndex:
     item_E: np.ndarray
     item_grams_I: np.ndarray
     width_K: np.ndarray
+    whole_K: np.ndarray
+    weight: int
     filter_bits: int
     filter: np.ndarray
     directory: np.ndarray
 
     @classmethod
-    def build(cls, items: TextColumn, n: int = 13, whole_items: bool = False) -> NgramIndex:
+    def build(
+        cls, items: TextColumn, n: int = 13, whole_items: bool = False, min_unspaced_words: int = 3
+    ) -> NgramIndex:
         """Index the n-grams of items.
 
         Args:
             items: I texts on the host, any bytes.
-            n: words per n-gram, 1..256.
-            whole_items: items of fewer than n words count as one n-gram of all their words.
+            n: words per n-gram, 1..256; words of other scripts by their weight.
+            whole_items: items that weigh less than n words count as one n-gram of all their words.
+            min_unspaced_words: so many words an item in an unspaced script must weigh to count as a whole.
         Raises:
             ConfigError: n out of range.
         Memory: about 60 bytes an n-gram.
@@ -65,11 +80,16 @@ class NgramIndex:
             raise ConfigError(f"ngram_words={n}: an n-gram has 1 to {MAX_NGRAM_WORDS} words")
         from gpu_curate.ops.ngrams import cpu
 
-        return cpu.build(items, n, whole_items)
+        return cpu.build(items, n, whole_items, min_unspaced_words)
 
     @property
     def num_items(self) -> int:
         return len(self.item_grams_I)
+
+    @property
+    def unfindable(self) -> int:
+        """Items without an n-gram: too short, or without words."""
+        return int((self.item_grams_I == 0).sum())
 
 
 def probe(text: TextColumn, index: NgramIndex) -> tuple[Any, Any]:

@@ -11,38 +11,88 @@ import numpy as np
 from gpu_curate.document import TextColumn
 from gpu_curate.jit import njit
 from gpu_curate.ops.minhash.cpu import roll
-from gpu_curate.ops.ngrams import MAX_NGRAM_WORDS, NgramIndex
-from gpu_curate.ops.simd import as_input
-from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, scratch, word_hashes
+from gpu_curate.ops.mix import GOLDEN
+from gpu_curate.ops.ngrams import NgramIndex
+from gpu_curate.ops.simd import as_input, fmix64
+from gpu_curate.ops.words import MIN_WEIGHT, UNIT
+from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, scratch, weighted_words
 
 U64, I64 = np.uint64, np.int64
+K = U64(GOLDEN)
 MIN_FILTER_BITS = 10  # 128 bytes
 
 
+def _powers(weight: int) -> np.ndarray:
+    """K^j for every number of words j that an n-gram can have, and one more."""
+    power = np.full(weight // MIN_WEIGHT + 3, GOLDEN, np.uint64)
+    power[0] = 1
+    return np.multiply.accumulate(power)
+
+
 @njit
-def _item_grams(hash_W, word_offsets, n, whole_items, gram, item, width_seen):
+def roll_weighted(hash_W, weight_W, words, weight, power, out, width):
+    """The n-grams of hash_W[:words] by weight: out[j] of the width[j] words from j on. Returns how many there are.
+
+    Words enter until the run weighs enough, then its first word leaves: two multiplications a word, as in `roll`.
+    """
+    h, total, end = U64(0), I64(0), I64(0)
+    for j in range(words):
+        while total < weight and end < words:
+            h = h * K + hash_W[end]
+            total += I64(weight_W[end])
+            end += 1
+        if total < weight:
+            return j  # what is left is too light, and so is every run from a later word
+        width[j] = end - j
+        out[j] = fmix64(h + U64(end - j) * power[end - j])
+        h -= hash_W[j] * power[end - j - 1]
+        total -= I64(weight_W[j])
+    return words
+
+
+@njit
+def _item_grams(hash_W, weight_W, word_offsets, weight, whole_items, min_unspaced, power, gram, item, seen, seen_whole):
     """Every n-gram of every item with its item, repeats kept; returns how many."""
     at = I64(0)
+    width = np.empty(hash_W.size, np.int32)
     for k in range(word_offsets.size - 1):
-        first = word_offsets[k]
-        words = word_offsets[k + 1] - first
-        if words == 0 or (words < n and not whole_items):
-            continue
-        width = min(words, n)
-        count = words - width + 1
-        roll(hash_W, first, count, width, gram[at:])
+        first, last = word_offsets[k], word_offsets[k + 1]
+        count = roll_weighted(hash_W[first:], weight_W[first:], last - first, weight, power, gram[at:], width)
+        for j in range(count):
+            seen[width[j]] = True
+        if count == 0 and last > first and whole_items:
+            total, unspaced = I64(0), False
+            for w in range(first, last):
+                total += I64(weight_W[w])
+                unspaced |= weight_W[w] < UNIT
+            if not unspaced or total >= min_unspaced:
+                roll(hash_W, first, I64(1), last - first, gram[at:])
+                seen_whole[last - first] = True
+                count = 1
         item[at : at + count] = k
-        width_seen[width] = True
         at += count
     return at
 
 
-def build(items: TextColumn, n: int, whole_items: bool) -> NgramIndex:
+def build(items: TextColumn, n: int, whole_items: bool, min_unspaced_words: int) -> NgramIndex:
     """See `gpu_curate.ops.ngrams.NgramIndex.build`."""
-    hash_W, word_offsets = word_hashes(items)
+    hash_W, weight_W, word_offsets = weighted_words(items)
     gram, item = np.empty(len(hash_W), np.uint64), np.empty(len(hash_W), np.int64)
-    width_seen = np.zeros(n + 1, np.bool_)
-    count = _item_grams(hash_W, word_offsets, n, whole_items, gram, item, width_seen)
+    power = _powers(n * UNIT)
+    seen, seen_whole = np.zeros(len(power), np.bool_), np.zeros(len(power), np.bool_)
+    count = _item_grams(
+        hash_W,
+        weight_W,
+        word_offsets,
+        n * UNIT,
+        whole_items,
+        min_unspaced_words * UNIT,
+        power,
+        gram,
+        item,
+        seen,
+        seen_whole,
+    )
     order = np.lexsort((item[:count], gram[:count]))
     gram, item = gram[order], item[order]
     new_gram = np.ones(count, np.bool_)
@@ -61,7 +111,9 @@ def build(items: TextColumn, n: int, whole_items: bool) -> NgramIndex:
         item_offsets=item_offsets,
         item_E=item_E,
         item_grams_I=np.bincount(item_E, minlength=len(items)).astype(np.int32),
-        width_K=np.flatnonzero(width_seen).astype(np.int64),
+        width_K=np.flatnonzero(seen | seen_whole).astype(np.int64),
+        whole_K=np.flatnonzero(seen_whole).astype(np.int64),
+        weight=n * UNIT,
         filter_bits=filter_bits,
         filter=filter_words,
         directory=np.searchsorted(bit >> 4, prefix).astype(np.int64),
@@ -69,28 +121,44 @@ def build(items: TextColumn, n: int, whole_items: bool) -> NgramIndex:
 
 
 @njit
-def _probe_documents(chars, offsets, work, width_K, gram_G, filter_bits, bit_filter, directory):
-    """(document, position) of every hit; once a document, in order of first appearance."""
+def _probe_documents(chars, offsets, work, width_K, weight, longest, power, gram_G, filter_bits, bit_filter, directory):
+    """(document, position) of every hit; once a document, in order of first appearance.
+
+    Args:
+        width_K: runs of so many words are looked for.
+        weight: runs that weigh so much are looked for, too; 0: they are not.
+        longest: the most words that an n-gram of the index has.
+    """
     doc = np.empty(1024, np.int64)
     gram = np.empty(1024, np.int64)
     hits = I64(0)
     last_doc_G = np.full(gram_G.size, -1, np.int64)  # the document that hit an n-gram last: it is reported once
-    hash_W = np.empty(MAX_NGRAM_WORDS - 1 + CHUNK_WORDS, np.uint64)
+    hash_W = np.empty(longest - 1 + CHUNK_WORDS, np.uint64)
+    weight_W = np.empty(hash_W.size if weight else 0, np.uint8)
     x = np.empty(hash_W.size, np.uint64)
+    words_of_x = np.empty(hash_W.size if weight else 0, np.int32)
     filter_shift = U64(64 - filter_bits)
     directory_shift = U64(64 - filter_bits + 4)
     for d in range(offsets.size - 1):
         kept = I64(0)  # words at the front of hash_W that earlier chunks have seen
         i, end, cut, h = offsets[d], offsets[d + 1], I64(0), U64(0)
         while i < end:
-            i, count, cut, h = chunk_words(chars, i, end, cut, h, work, hash_W, kept)
+            i, count, cut, h = chunk_words(chars, i, end, cut, h, work, hash_W, weight_W, kept)
             words = kept + count
-            for width in width_K:
-                first = max(kept - width + 1, I64(0))
-                num = words - first - width + 1
-                if count == 0 or num <= 0:
+            for turn in range(width_K.size + (weight > 0)):
+                if count == 0:
                     continue
-                roll(hash_W, first, num, width, x)
+                if (
+                    turn == width_K.size
+                ):  # from every word that is kept: the few that the last chunk had are found again
+                    num = roll_weighted(hash_W, weight_W, words, weight, power, x, words_of_x)
+                else:
+                    width = width_K[turn]
+                    first = max(kept - width + 1, I64(0))
+                    num = words - first - width + 1
+                    if num <= 0:
+                        continue
+                    roll(hash_W, first, num, width, x)
                 for j in range(num):
                     bit = x[j] >> filter_shift
                     if not (bit_filter[I64(bit >> U64(6))] >> (bit & U64(63))) & U64(1):
@@ -105,10 +173,13 @@ def _probe_documents(chars, offsets, work, width_K, gram_G, filter_bits, bit_fil
                             doc[hits] = d
                             gram[hits] = g
                             hits += 1
-            first = max(words - width_K[-1] + 1, I64(0))
+            first = max(words - longest + 1, I64(0))  # a run that began earlier has more words than any n-gram
             kept = words - first
             for t in range(kept):
                 hash_W[t] = hash_W[first + t]
+            if weight:
+                for t in range(kept):
+                    weight_W[t] = weight_W[first + t]
     return doc[:hits], gram[:hits]
 
 
@@ -116,11 +187,16 @@ def probe(text: TextColumn, index: NgramIndex) -> tuple[np.ndarray, np.ndarray]:
     """See `gpu_curate.ops.ngrams.probe`."""
     if len(index.gram_G) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    # Where all n-grams that were weighed have one number of words (13, if the items are English), nothing need be weighed.
+    weighed = len(index.width_K) > len(index.whole_K) + 1
     doc_M, gram_M = _probe_documents(
         as_input(text.chars),
         as_input(text.offsets),
         scratch(),
-        index.width_K,
+        index.whole_K if weighed else index.width_K,
+        index.weight if weighed else 0,
+        int(index.width_K[-1]),
+        _powers(index.weight),
         index.gram_G,
         index.filter_bits,
         index.filter,

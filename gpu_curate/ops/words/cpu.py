@@ -4,6 +4,7 @@ fold    text -> folded UTF-8: ASCII lowered 64 bytes at a time, the rest through
         space, SINGLE gets one on either side, SKIP vanishes: a word byte is then [0-9a-z_] or >= 0x80
 bounds  folded UTF-8 -> where words start and end, from bit masks of 64 bytes
 hash    8-byte loads masked to the word's length
+weigh   the script of a word's first code point, where weights are asked for
 A word that the chunk's end cuts moves to the front of the next chunk: its last 1 to 16 bytes, and the hash so far.
 """
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from gpu_curate.document import TextColumn
 from gpu_curate.ops.simd import BLOCK, as_input, ctz64, load_u64, lower64, njit, popcount64, word_mask64
-from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, WORD, fold_table
+from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, UNIT, WORD, fold_table, weight_table
 
 U64, I64, U8 = np.uint64, np.int64, np.uint8
 CHUNK = 4096  # bytes of text: with the scratch that English fills, it stays in a 48 kB first-level cache
@@ -30,7 +31,7 @@ MASK_1 = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(STEP + 1)], np.ui
 
 
 def scratch() -> tuple[np.ndarray, ...]:
-    """What `chunk_words` works with: 0.1 MB, whatever the text, and the two stages of the table."""
+    """What `chunk_words` works with: 0.1 MB, whatever the text, the two stages of the table, and weights."""
     return (
         # folded bytes: at most 5/3 of the text (MAX_FOLD_GROWTH), a cut word of 16, one sequence beyond the chunk's end,
         # and one block that vector stores overrun
@@ -39,6 +40,8 @@ def scratch() -> tuple[np.ndarray, ...]:
         np.zeros((3, CHUNK_WORDS), np.uint64),  # first 8 bytes, next 8 bytes, length
         np.zeros(CHUNK_WORDS, np.int32),  # words longer than a step
         *fold_table(),
+        weight_table(),
+        np.zeros(1, np.uint8),  # weight of a word that the chunk's end cuts
     )
 
 
@@ -200,7 +203,21 @@ def hash_words(folded, position, count, step, long_words, hash_W, at):
 
 
 @njit
-def chunk_words(chars, i, end, cut, h, work, hash_W, at):
+def weigh_word(folded, start, table):
+    """Weight of the word whose first code point is at folded[start]. Scripts below U+0800 have the usual one."""
+    lead = I64(folded[start])
+    if lead < 0xE0:
+        return U8(UNIT)
+    row = (lead & 0x0F) << 6 | I64(folded[start + 1]) & 0x3F  # the code point without its last 6 bits
+    last = I64(folded[start + 2]) & 0x3F
+    if lead >= 0xF0:
+        row = (lead & 0x07) << 12 | (I64(folded[start + 1]) & 0x3F) << 6 | last
+        last = I64(folded[start + 3]) & 0x3F
+    return table[row << 2 | last >> 4]
+
+
+@njit
+def chunk_words(chars, i, end, cut, h, work, hash_W, weight_W, at):
     """Hash the words that end in the next CHUNK bytes of a document.
 
     Args:
@@ -208,10 +225,11 @@ def chunk_words(chars, i, end, cut, h, work, hash_W, at):
         cut, h: bytes of a cut word at the front of the folded scratch (0..16) and its hash so far; 0, 0 at first.
         work: `scratch()`.
         hash_W, at: where word hashes go: up to CHUNK_WORDS from hash_W[at] on.
+        weight_W: where weights go, likewise; none are made for an empty array.
     Returns:
         i, number of words, cut, h: as above, for the next call. At the document's end nothing is cut.
     """
-    folded, position, step, long_words, stage1, stage2 = work
+    folded, position, step, long_words, stage1, stage2, weights, cut_weight = work
     i, n = fold(chars, i, min(i + CHUNK, end), end, folded, cut, stage1, stage2)
     num_bounds = bounds(folded, n, position)
     open_word = num_bounds & 1
@@ -223,6 +241,13 @@ def chunk_words(chars, i, end, cut, h, work, hash_W, at):
     hash_words(folded, position, count, step, long_words, hash_W, at)
     if h != U64(0) and count > 0:  # the first word began in an earlier chunk
         hash_W[at] = hash_word(folded, I64(0), I64(position[1]), h)
+    if weight_W.size:
+        for k in range(count):
+            weight_W[at + k] = weigh_word(folded, I64(position[2 * k]), weights)
+        if h != U64(0) and count > 0:
+            weight_W[at] = cut_weight[0]
+        if open_word and (h == U64(0) or count > 0):
+            cut_weight[0] = weigh_word(folded, I64(position[2 * count]), weights)
     if not open_word:
         return i, count, I64(0), U64(0)
     start = I64(position[2 * count])
@@ -237,22 +262,34 @@ def chunk_words(chars, i, end, cut, h, work, hash_W, at):
 
 
 @njit
-def hash_documents(chars, offsets, work, hash_W, word_offsets):
+def hash_documents(chars, offsets, work, hash_W, weight_W, word_offsets):
     at = I64(0)
     for d in range(offsets.size - 1):
         i, end, cut, h = offsets[d], offsets[d + 1], I64(0), U64(0)
         while i < end:
-            i, count, cut, h = chunk_words(chars, i, end, cut, h, work, hash_W, at)
+            i, count, cut, h = chunk_words(chars, i, end, cut, h, work, hash_W, weight_W, at)
             at += count
         word_offsets[d + 1] = at
 
 
 def word_hashes(text: TextColumn) -> tuple[np.ndarray, np.ndarray]:
     """See `gpu_curate.ops.words.word_hashes`."""
+    hash_W, _, offsets = _words(text, 0)
+    return hash_W, offsets
+
+
+def weighted_words(text: TextColumn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(hash_W, weight_W uint8, offsets): `word_hashes`, and the weight of every word."""
+    return _words(text, 1)
+
+
+def _words(text: TextColumn, weighted: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     # A word and its separator take two bytes. Address space for as many is reserved, 4 bytes a byte of text; what no hash
     # is written to costs no memory and is given back.
-    hash_W = np.empty((text.nbytes + len(text)) // 2 + CHUNK_WORDS, np.uint64)
+    room = (text.nbytes + len(text)) // 2 + CHUNK_WORDS
+    hash_W, weight_W = np.empty(room, np.uint64), np.empty(room * weighted, np.uint8)
     offsets = np.zeros(len(text) + 1, np.int64)
-    hash_documents(as_input(text.chars), as_input(text.offsets), scratch(), hash_W, offsets)
+    hash_documents(as_input(text.chars), as_input(text.offsets), scratch(), hash_W, weight_W, offsets)
     hash_W.resize(int(offsets[-1]), refcheck=False)
-    return hash_W, offsets
+    weight_W.resize(int(offsets[-1]) * weighted, refcheck=False)
+    return hash_W, weight_W, offsets
