@@ -14,13 +14,13 @@ Names of arrays end in what their first axis counts: _N documents, _W words, _M 
 from __future__ import annotations
 
 import csv
-import importlib
 import math
 import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,12 +30,13 @@ import pyarrow.parquet as pq
 
 from gpu_curate import __version__, backend
 from gpu_curate.config import Config
-from gpu_curate.document import TextColumn, is_cupy
+from gpu_curate.document import TextColumn
 from gpu_curate.document_text import host_text
 from gpu_curate.engine import LocalEngine, default_workers
 from gpu_curate.errors import ConfigError, DeviceError, FatalError, install
 from gpu_curate.fingerprint import versions
 from gpu_curate.gpu_runtime import Device, to_device
+from gpu_curate.ops.catalogue import OPS, Inputs, to_host
 from gpu_curate.stages import Context
 from gpu_curate.stages.contamination import benchmarks, index_of
 from gpu_curate.stages.documents import Documents
@@ -51,18 +52,8 @@ NUMPY_BYTES = 2 << 20
 Arrays = dict[str, np.ndarray]
 Measured = tuple[dict[str, Arrays], dict[str, float]]  # step → arrays, step → seconds
 
-# step → what it does, in the order of the data flow
-STEPS = {
-    "copy to the device": "text and offsets from host memory",
-    "content_hash": "xxh3-128",
-    "words": "Unicode words, folded and hashed",
-    "signature": "words, shingles and MinHash",
-    "bands": "LSH band hashes of the signature",
-    "components": "candidate pairs of every band, and what they connect",
-    "text_stats": "every statistic of the quality rules",
-    "ngrams": "probe against the reference sets",
-}
-# `signature` hashes the words itself, and components are not made per partition
+COPY = "copy to the device"
+# what a run does per partition: `signature` hashes the words itself
 PARTITION_STEPS = ("content_hash", "signature", "bands", "text_stats", "ngrams")
 TOTAL = "a partition"
 
@@ -123,7 +114,7 @@ def compare(
         sample = read_sample(config, Path(scratch), max_bytes)
         text, scope_N, where = documents(sample)
         note(f"{len(text):,} documents, {text.nbytes:,} bytes of text")
-        measured.update((step, {}) for step in sample.steps if device is not None or step != "copy to the device")
+        measured.update((step, {}) for step in sample.steps if device is not None or step != COPY)
 
         def add(
             way: str, found: dict[str, Arrays], seconds: dict[str, float], n: int, nbytes: int, processes: int = 1
@@ -210,7 +201,7 @@ def read_sample(config: Config, folder: Path, max_bytes: int) -> Sample:
     parts = tuple(sorted(r["part"] for r in box.receipts() if r.get("documents")))
     if not parts:
         raise ConfigError("the sources give no document: there is nothing to compare")
-    steps = ["copy to the device", "content_hash"]
+    steps = [COPY, "content_hash"]
     if config.dedup.fuzzy is not None:
         steps += ["words", "signature", "bands", "components"]
     steps += ["text_stats"] + (["ngrams"] if benchmarks(config) else [])
@@ -235,80 +226,13 @@ def documents(sample: Sample) -> tuple[TextColumn, np.ndarray, list[tuple[str, s
 # ------------------------------------------------------------------------------------------------------------- the steps
 
 
-def run_step(
-    step: str,
-    context: Context,
-    text: TextColumn,
-    scope_N: Any,
-    before: dict[str, dict[str, Any]],
-    device: Device | None,
-) -> dict[str, Any]:
-    """One step where its inputs lie.
-
-    Args:
-        text, scope_N: on the host, or on `device`.
-        before: results of the steps before it.
-    Returns:
-        name → array; the first axis counts what the name ends in.
-    """
-    gpu = () if device is None else (device,)
+def inputs_of(context: Context, text: TextColumn, scope_N: Any) -> Inputs:
+    """What the ops are run over, as the recipe sets them. Text and scope keys lie on one side, host or device."""
     fuzzy = context.config.dedup.fuzzy
-    match step:
-        case "content_hash":
-            return {"content_N": _twin("content_hash", device).content_hash(text, *gpu)}
-        case "words":
-            hash_W, offsets = _twin("words", device).word_hashes(text, *gpu)
-            return {"hash_W": hash_W, "words_N": offsets[1:] - offsets[:-1]}
-        case "signature":
-            sig_NH, n_shingles_N = _twin("minhash", device).signatures(text, minhash_spec(fuzzy), *gpu)
-            return {"sig_N": sig_NH, "n_shingles_N": n_shingles_N}
-        case "bands":
-            scope = scope_N if fuzzy.scope == "group" else None
-            return {"band_N": _twin("bands", device).band_hashes(before["signature"]["sig_N"], band_spec(fuzzy), scope, *gpu).T}  # fmt: skip
-        case "components":
-            return components(before["bands"]["band_N"], before["signature"]["n_shingles_N"], device)
-        case "text_stats":
-            return {"stats_N": _twin("text_stats", device).text_stats(text, *gpu).T}
-        case "ngrams":
-            twin, made = _twin("ngrams", device), {}
-            for reference in benchmarks(context.config):
-                index, _ = index_of(context, reference.name)
-                hits = twin.probe(text, index, *gpu)
-                best_N, item_N, hits_N = twin.coverage(hits, index, len(text), *gpu)
-                own = {"gram_M": hits[1], "coverage_N": best_N, "item_N": item_N, "hits_N": hits_N}
-                made.update({f"{reference.name} {name}": array for name, array in own.items()})
-            return made
-    raise AssertionError(step)
-
-
-def _twin(op: str, device: Device | None) -> Any:
-    return importlib.import_module(f"gpu_curate.ops.{op}.{'cpu' if device is None else 'gpu'}")
-
-
-def components(band_NB: np.ndarray, n_shingles_N: np.ndarray, device: Device | None) -> Arrays:
-    """Candidate pairs of every band, and the labels of all documents: `duplicates` with `verify: none`."""
-    from gpu_curate.ops.components import Components
-
-    twin = _twin("components", device)
-    upload, gpu = (_same, ()) if device is None else (device.upload, (device,))
-    grown = Components(len(band_NB))
-    valid_N = upload(n_shingles_N > 0)
-    low, high, counts = [], [], []
-    for hash_N in band_NB.T:
-        a_E, b_E = (_host(x) for x in twin.band_edges(upload(np.ascontiguousarray(hash_N)), valid_N, *gpu))
-        grown.add_edges(a_E, b_E)
-        low.append(a_E)
-        high.append(b_E)
-        counts.append(len(a_E))
-    return {"low_E": np.concatenate(low), "high_E": np.concatenate(high), "pairs": np.array(counts), "label_N": grown.labels()}  # fmt: skip
-
-
-def _same(array: np.ndarray) -> np.ndarray:
-    return array
-
-
-def _host(array: Any) -> np.ndarray:
-    return array.get() if is_cupy(array) else array
+    settings = {} if fuzzy is None else {"minhash": minhash_spec(fuzzy), "bands": band_spec(fuzzy)}
+    scoped = fuzzy is not None and fuzzy.scope == "group"
+    indexes = {r.name: index_of(context, r.name)[0] for r in benchmarks(context.config)}
+    return Inputs(text, scope_N if scoped else None, indexes=indexes, **settings)
 
 
 # ---------------------------------------------------------------------------------------------------------- the backends
@@ -343,9 +267,10 @@ def _on_a_slice(sample: Sample, text: TextColumn, scope_N: np.ndarray) -> Measur
     """Arrays and seconds, in this process, of every step that a run does per partition."""
     made: dict[str, Arrays] = {}
     seconds = {}
+    inputs = replace(inputs_of(sample.context, text, scope_N), before=made)
     for step in sample.steps[1:]:
-        if step != "components":
-            made[step], seconds[step] = _least(partial(run_step, step, sample.context, text, scope_N, made, None))
+        if OPS[step].per_partition:
+            made[step], seconds[step] = _least(partial(OPS[step], inputs))
     return made, seconds
 
 
@@ -353,8 +278,8 @@ def on_one_core(sample: Sample, parts: list[tuple[TextColumn, np.ndarray]]) -> M
     """Arrays and seconds of every step in this process, slice after slice; components of the whole."""
     made, seconds = _summed([_on_a_slice(sample, *part) for part in parts])
     if "components" in sample.steps:
-        run = partial(run_step, "components", sample.context, None, None, made, None)
-        made["components"], seconds["components"] = _least(run)
+        whole = replace(inputs_of(sample.context, parts[0][0], None), before=made)
+        made["components"], seconds["components"] = _least(partial(OPS["components"], whole))
     return made, seconds
 
 
@@ -405,9 +330,16 @@ def on_device(sample: Sample, text: TextColumn, scope_N: np.ndarray, device: Dev
         results += _batch_on_device(sample, text.slice(start, stop), scope_N[start:stop], device)
     made, seconds = _summed(results)
     if "components" in sample.steps:
-        run = partial(run_step, "components", sample.context, text, scope_N, made, device)
-        made["components"], seconds["components"] = _least(run, _synchronize(device))
+        whole = replace(inputs_of(sample.context, text, None), before=_uploaded(made, device))
+        made["components"], seconds["components"] = _least(
+            partial(OPS["components"], whole, device), _synchronize(device)
+        )
     return made, seconds
+
+
+def _uploaded(made: dict[str, Arrays], device: Device) -> dict[str, Arrays]:
+    """What `components` takes, on the device."""
+    return {op: {n: device.upload(a) for n, a in made[op].items()} for op in OPS["components"].after}
 
 
 def _batch_on_device(sample: Sample, text: TextColumn, scope_N: np.ndarray, device: Device) -> list[Measured]:
@@ -416,13 +348,12 @@ def _batch_on_device(sample: Sample, text: TextColumn, scope_N: np.ndarray, devi
     try:
         seconds: dict[str, float] = {}
         made: dict[str, dict[str, Any]] = {}
-        on_gpu, seconds["copy to the device"] = _least(lambda: to_device(text, device), synchronize)
-        scope = device.upload(scope_N)
+        on_gpu, seconds[COPY] = _least(lambda: to_device(text, device), synchronize)
+        inputs = replace(inputs_of(sample.context, on_gpu, device.upload(scope_N)), before=made)
         for step in sample.steps[1:]:
-            if step != "components":  # of all partitions together
-                run = partial(run_step, step, sample.context, on_gpu, scope, made, device)
-                made[step], seconds[step] = _least(run, synchronize)
-        return [({s: {n: _host(a) for n, a in arrays.items()} for s, arrays in made.items()}, seconds)]
+            if OPS[step].per_partition:
+                made[step], seconds[step] = _least(partial(OPS[step], inputs, device), synchronize)
+        return [({s: {n: to_host(a) for n, a in arrays.items()} for s, arrays in made.items()}, seconds)]
     except device.out_of_memory as e:
         if len(text) == 1:
             raise FatalError(f"a document of {text.nbytes} bytes does not fit into device memory: {e}") from e
@@ -445,7 +376,7 @@ def _by_curator(
     """Labels and seconds of NeMo Curator on one GPU, Ray's start included, over the candidate pairs of one core."""
     from gpu_curate.ops.components import curator
 
-    found, cuts = expected["components"], np.cumsum(expected["components"]["pairs"])[:-1]
+    found, cuts = expected["components"], np.cumsum(expected["components"]["pairs_B"])[:-1]
     edges = zip(np.split(found["low_E"], cuts), np.split(found["high_E"], cuts), strict=True)
     start = time.perf_counter()
     label_N, _ = curator.connect(edges, len(text), folder / "curator", 1)
@@ -522,15 +453,19 @@ def table(measured: dict[str, dict[str, dict[str, float]]]) -> list[dict[str, An
         if "GPU" in ways and one:
             cores = ways.get("all cores", one)
             break_even = ways["GPU"]["mb_per_s"] / (cores["mb_per_s"] / cores["processes"])
-        rows.append({"step": step, "what": STEPS.get(step, ""), "ways": ways, "break_even_price": break_even})
+        rows.append({"step": step, "what": _what(step), "ways": ways, "break_even_price": break_even})
     return rows
+
+
+def _what(step: str) -> str:
+    return OPS[step].what if step in OPS else "text and offsets from host memory" if step == COPY else ""
 
 
 def _with_total(measured: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, dict[str, float]]]:
     """The steps and their sum, for the ways that do all that a run does per partition."""
     total: dict[str, dict[str, float]] = {}
     for way in ("1 core", "all cores", "GPU"):
-        steps = [s for s in measured if s in PARTITION_STEPS or (way == "GPU" and s == "copy to the device")]
+        steps = [s for s in measured if s in PARTITION_STEPS or (way == "GPU" and s == COPY)]
         if all(way in measured[s] for s in steps):
             some = measured[steps[-1]][way]
             seconds = sum(measured[s][way]["seconds"] for s in steps)

@@ -22,7 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -516,15 +516,15 @@ def _part(name: str) -> list[Check]:
 # sha256 of the arrays of every op over `self_test_column`, made by the plain Python definitions of tests/reference.py and
 # tests/ops/text_stats_reference.py (tests/test_doctor.py makes them again).
 GOLDEN = {
-    "content_hash": "aa8ff6fc087a58a0",
-    "words": "8ea527464e8514be",
-    "minhash fmix64": "991cb0511422c6df",
-    "minhash affine": "601ba1c966597dd3",
-    "bands": "4c3796c4791334d8",
-    "band_edges": "64dc60e9f071cb90",
-    "components": "dd4dbe8426fba45c",
-    "ngrams": "4b47bb4a842b114c",
-    "text_stats": "5cca97281adb70fb",
+    "content_hash": "c761de5cc70e2f7c",
+    "words": "103a041628af9326",
+    "signature": "ded818694f5a999c",
+    "signature fmix64": "24e5c3c8166ea920",
+    "shingles": "183c570c90fa98ea",
+    "bands": "397ebdacb738c704",
+    "components": "b1227ef52f7231fc",
+    "text_stats": "ce077393b54d8127",
+    "ngrams": "5773b99e346044ac",
 }
 
 
@@ -536,40 +536,28 @@ def self_test_column() -> Any:
     return TextColumn.from_texts(DOCUMENTS * 4)
 
 
-def fingerprint(arrays: tuple[Any, ...]) -> str:
-    """16 hex digits over types, shapes and bytes of arrays."""
+def fingerprint(arrays: Mapping[str, Any]) -> str:
+    """16 hex digits over names, types, shapes and bytes of arrays."""
     state = hashlib.sha256()
-    for array in arrays:
-        state.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
+    for name, array in arrays.items():
+        state.update(f"{name}{array.dtype.str}{array.shape}".encode() + array.tobytes())
     return state.hexdigest()[:16]
 
 
-def cpu_results() -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """(op, arrays) of the CPU twins over `self_test_column`."""
-    from gpu_curate.ops.bands import BandSpec, band_hashes
-    from gpu_curate.ops.components import Components, band_edges
-    from gpu_curate.ops.content_hash import content_hash
-    from gpu_curate.ops.minhash import MinHashSpec, signatures
-    from gpu_curate.ops.ngrams import NgramIndex, coverage, probe
-    from gpu_curate.ops.text_stats import text_stats
-    from gpu_curate.ops.words import word_hashes
+def self_test_inputs() -> Any:
+    """What every op of the self-test is run over: the documents of `self_test_column`, the first two of them as a set."""
+    from gpu_curate.ops.catalogue import Inputs
+    from gpu_curate.ops.ngrams import NgramIndex
 
     text = self_test_column()
-    yield "content_hash", (content_hash(text),)
-    yield "words", word_hashes(text)
-    yield "minhash fmix64", signatures(text, MinHashSpec(family="fmix64"))[:1]
-    sig_NH, n_shingles_N = signatures(text, MinHashSpec())
-    yield "minhash affine", (sig_NH,)
-    band_BN = band_hashes(sig_NH, BandSpec())
-    yield "bands", (band_BN,)
-    yield "band_edges", band_edges(band_BN[0], n_shingles_N > 0)
-    components = Components(len(text))
-    for hash_N in band_BN:
-        components.add_band(hash_N, n_shingles_N > 0)
-    yield "components", (components.labels(),)
-    index = NgramIndex.build(text.slice(0, 2), 13)
-    yield "ngrams", coverage(probe(text, index), index, len(text))
-    yield "text_stats", tuple(text_stats(text).values())
+    return Inputs(text, indexes={"items": NgramIndex.build(text.slice(0, 2), 13)})
+
+
+def cpu_results() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(op, arrays) of the CPU twins over `self_test_inputs`."""
+    from gpu_curate.ops.catalogue import results
+
+    return results(self_test_inputs())
 
 
 def _cpu_ops() -> list[Check]:
@@ -603,13 +591,11 @@ def _kernels() -> list[Check]:
 
 def kernel_checks(device: Any) -> list[Check]:
     """Every kernel on a device against its CPU twin."""
-    from gpu_curate.gpu_runtime import to_device
-    from gpu_curate.selftest import comparisons, first_difference
+    from gpu_curate.ops.catalogue import comparisons, first_difference
 
-    text = self_test_column()
     checks = []
     try:
-        for op, got, expected in comparisons(text, to_device(text, device), device):
+        for op, got, expected in comparisons(self_test_inputs(), device):
             difference = first_difference(got, expected)
             if difference is None:
                 checks.append(Check("self-test, GPU", op, "ok", "equals the CPU", None, True))

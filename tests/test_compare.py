@@ -214,7 +214,7 @@ def test_every_kind_of_array_names_its_document():
     expected = {
         "words": {"hash_W": np.arange(6, dtype=np.uint64), "words_N": words_N},
         "ngrams": {"exam gram_M": np.arange(3), "exam hits_N": hits_N},
-        "components": {"low_E": np.array([0, 3]), "high_E": np.array([1, 2]), "pairs": np.array([1, 1])},
+        "components": {"low_E": np.array([0, 3]), "high_E": np.array([1, 2]), "pairs_B": np.array([1, 1])},
     }
     cases = [("words", "hash_W", 2, "f2"), ("words", "hash_W", 5, "f3"), ("words", "words_N", 1, "f1")]
     cases += [("ngrams", "exam gram_M", 1, "f1"), ("ngrams", "exam gram_M", 2, "f3"), ("components", "low_E", 1, "f3")]

@@ -12,9 +12,11 @@ import pytest
 from cudasim.module import available
 from places import ROOT
 
-from gpu_curate import selftest
 from gpu_curate.document import TextColumn
+from gpu_curate.ops.bands import gpu as bands_gpu
+from gpu_curate.ops.catalogue import OPS
 from gpu_curate.ops.content_hash import cpu as content_hash_cpu
+from gpu_curate.ops.content_hash import gpu as content_hash_gpu
 
 pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 
@@ -37,7 +39,9 @@ def test_runs_to_its_end_on_the_emulator(gpu_check, tmp_path, monkeypatch, capsy
     monkeypatch.setenv("OUT", str(tmp_path))
     assert gpu_check.main(["--emulate"]) == 0
     result = json.loads((tmp_path / "gpu_check.json").read_text())
-    assert len(result["parity"]) > 200
+    compared = {(row["column"], row["op"]) for row in result["parity"]}
+    assert {op for _, op in compared} == {*OPS, "signature fmix64"}
+    assert len({column for column, _ in compared}) > 20
     assert all(row["equal"] for row in result["parity"])
     assert {"copy_gb_per_s", "host_to_device_gb_per_s", "multiply_adds_per_ns"} == set(result["speed"]["ceilings"])
     first, second = result["speed"]["sizes"]
@@ -48,11 +52,10 @@ def test_runs_to_its_end_on_the_emulator(gpu_check, tmp_path, monkeypatch, capsy
 
 
 def test_a_wrong_twin_is_named_and_fails(gpu_check, few_columns, monkeypatch, capsys):
-    right = selftest.bands_gpu.band_hashes
-    wrong = SimpleNamespace(band_hashes=lambda *args: right(*args) ^ np.uint64(1))
-    monkeypatch.setattr(selftest, "bands_gpu", wrong)
+    right = bands_gpu.band_hashes
+    monkeypatch.setattr(bands_gpu, "band_hashes", lambda *args: right(*args) ^ np.uint64(1))
     assert gpu_check.main(["--emulate", "--parity-only"]) == 1
-    assert "DIFFERENT: bands on 'some text': array 0 at (0, 0)" in capsys.readouterr().out
+    assert "DIFFERENT: bands on 'some text': band_N at (0, 0)" in capsys.readouterr().out
 
 
 def test_what_there_is_no_time_for_is_said(gpu_check, few_columns, capsys):
@@ -70,11 +73,10 @@ def test_record_appends_rates_with_the_card(gpu_check, few_columns, tmp_path, mo
     assert not (tmp_path / "results.csv").exists()
     gpu_check.main(["--from", str(tmp_path / "run.json"), "--record"])
     rows = (tmp_path / "results.csv").read_text().splitlines()
-    assert len(rows) == 1 + 2 * 7
+    assert len(rows) == 1 + 2 * 8
     assert all(",gpu_check," in row and row.endswith(",emulator") for row in rows[1:])
 
 
 def test_golden_digest_is_the_xxhash_library_s(gpu_check, monkeypatch):
-    by_library = SimpleNamespace(content_hash=lambda column, device: content_hash_cpu.content_hash(column))
-    monkeypatch.setattr(gpu_check, "content_hash_gpu", by_library)
+    monkeypatch.setattr(content_hash_gpu, "content_hash", lambda column, device: content_hash_cpu.content_hash(column))
     assert gpu_check.golden_digest(SimpleNamespace(xp=np, upload=np.asarray)) == gpu_check.GOLDEN_DIGEST

@@ -21,6 +21,7 @@ import numpy as np
 
 from gpu_curate.document import is_cupy
 from gpu_curate.errors import ConfigError, InputError
+from gpu_curate.ops import twin
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,7 @@ def band_hashes(sig_NH: Any, spec: BandSpec, scope_N: Any = None) -> Any:
         raise InputError(
             f"scope keys are uint64, one a document: got {scope_N.dtype} of {scope_N.shape} for {len(sig_NH)} documents"
         )
-    if is_cupy(sig_NH):
-        from gpu_curate.ops.bands import gpu as twin
-    else:
-        from gpu_curate.ops.bands import cpu as twin
-    return twin.band_hashes(sig_NH, spec, scope_N)
+    return twin("bands", is_cupy(sig_NH)).band_hashes(sig_NH, spec, scope_N)
 
 
 def s_curve(s: float | np.ndarray, spec: BandSpec) -> float | np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 
 from gpu_curate.document import is_cupy
 from gpu_curate.errors import InputError
+from gpu_curate.ops import twin
 
 
 def band_edges(hash_N: Any, valid_N: Any = None) -> tuple[Any, Any]:
@@ -32,11 +33,7 @@ def band_edges(hash_N: Any, valid_N: Any = None) -> tuple[Any, Any]:
     Memory: 8 * N bytes and 32 * E (CPU).
     """
     _check_band(hash_N, valid_N)
-    if is_cupy(hash_N):
-        from gpu_curate.ops.components import gpu as twin
-    else:
-        from gpu_curate.ops.components import cpu as twin
-    return twin.band_edges(hash_N, valid_N)
+    return twin("components", is_cupy(hash_N)).band_edges(hash_N, valid_N)
 
 
 class Components:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpu_curate.document import TextColumn
+from gpu_curate.ops import twin
 
 
 def content_hash(text: TextColumn) -> Any:
@@ -24,8 +25,4 @@ def content_hash(text: TextColumn) -> Any:
         hash_N2: uint64 of (N, 2): hi, lo.
     Memory: 16 * N bytes (CPU: another 33 to 49 an item while it runs).
     """
-    if text.on_gpu:
-        from gpu_curate.ops.content_hash import gpu as twin
-    else:
-        from gpu_curate.ops.content_hash import cpu as twin
-    return twin.content_hash(text)
+    return twin("content_hash", text.on_gpu).content_hash(text)

@@ -28,6 +28,7 @@ import numpy as np
 
 from gpu_curate.document import TextColumn, is_cupy
 from gpu_curate.errors import ConfigError, InputError
+from gpu_curate.ops import twin
 from gpu_curate.ops.mix import splitmix64
 
 MAX_SHINGLE_WORDS = 32
@@ -78,7 +79,7 @@ def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
         n_shingles_N: int64, shingles with repeats; 0 says "no words".
     Memory: 4 * N * H + 8 * N bytes, plus scratch that does not depend on the text (CPU: under 200 kB).
     """
-    return _twin(text.on_gpu).signatures(text, spec)
+    return twin("minhash", text.on_gpu).signatures(text, spec)
 
 
 def shingles(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
@@ -89,7 +90,7 @@ def shingles(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
         offsets: int64 of N + 1; document i has hash_S[offsets[i] : offsets[i + 1]].
     Memory: about 16 bytes a word.
     """
-    return _twin(text.on_gpu).shingles(text, spec)
+    return twin("minhash", text.on_gpu).shingles(text, spec)
 
 
 def jaccard(sig_NH: Any, pairs_P2: Any) -> Any:
@@ -104,7 +105,7 @@ def jaccard(sig_NH: Any, pairs_P2: Any) -> Any:
         InputError: a row number out of 0..N - 1.
     """
     _check_pairs(pairs_P2, len(sig_NH))
-    return _twin(is_cupy(sig_NH)).jaccard(sig_NH, pairs_P2)
+    return twin("minhash", is_cupy(sig_NH)).jaccard(sig_NH, pairs_P2)
 
 
 def jaccard_exact(hash_S: Any, offsets: Any, pairs_P2: Any) -> Any:
@@ -120,15 +121,7 @@ def jaccard_exact(hash_S: Any, offsets: Any, pairs_P2: Any) -> Any:
     Memory: at most 36 bytes a shingle of the largest pair.
     """
     _check_pairs(pairs_P2, len(offsets) - 1)
-    return _twin(is_cupy(hash_S)).jaccard_exact(hash_S, offsets, pairs_P2)
-
-
-def _twin(on_gpu: bool) -> Any:
-    if on_gpu:
-        from gpu_curate.ops.minhash import gpu as twin
-    else:
-        from gpu_curate.ops.minhash import cpu as twin
-    return twin
+    return twin("minhash", is_cupy(hash_S)).jaccard_exact(hash_S, offsets, pairs_P2)
 
 
 def _check_pairs(pairs_P2: Any, n: int) -> None:

@@ -28,6 +28,7 @@ import numpy as np
 
 from gpu_curate.document import TextColumn, is_cupy
 from gpu_curate.errors import ConfigError
+from gpu_curate.ops import twin
 
 MAX_NGRAM_WORDS = 256
 
@@ -101,11 +102,7 @@ def probe(text: TextColumn, index: NgramIndex) -> tuple[Any, Any]:
         doc_M, gram_M: int64, every (document, position in index.gram_G) once, sorted by document, then position.
     Memory: 16 bytes a hit, 8 an n-gram of the index, plus scratch that does not depend on the text.
     """
-    if text.on_gpu:
-        from gpu_curate.ops.ngrams import gpu as twin
-    else:
-        from gpu_curate.ops.ngrams import cpu as twin
-    return twin.probe(text, index)
+    return twin("ngrams", text.on_gpu).probe(text, index)
 
 
 def coverage(hits: tuple[Any, Any], index: NgramIndex, n_docs: int) -> tuple[Any, Any, Any]:
@@ -119,8 +116,4 @@ def coverage(hits: tuple[Any, Any], index: NgramIndex, n_docs: int) -> tuple[Any
         item_N: int64, that item, the lowest number among equals; -1 without a hit.
         hits_N: int32, distinct n-grams of the index found in the document.
     """
-    if is_cupy(hits[0]):
-        from gpu_curate.ops.ngrams import gpu as twin
-    else:
-        from gpu_curate.ops.ngrams import cpu as twin
-    return twin.coverage(hits, index, n_docs)
+    return twin("ngrams", is_cupy(hits[0])).coverage(hits, index, n_docs)

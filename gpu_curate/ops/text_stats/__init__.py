@@ -67,6 +67,7 @@ import numpy as np
 
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import FatalError, InputError
+from gpu_curate.ops import twin
 
 UNICODE_VERSION, PROPERTIES_VERSION = "14.0.0", "17.0.0"
 SPACE, ALPHABETIC, SYMBOL, TERMINAL, UPPERCASE = (1 << bit for bit in range(5))
@@ -153,10 +154,6 @@ def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> Ma
     Memory (CPU): 164 bytes a document for the result, twice that for a moment; scratch for the longest document, about 12
         bytes a byte of prose and 40 at worst (one-letter words).
     """
-    if text.on_gpu:
-        from gpu_curate.ops.text_stats import gpu as twin
-    else:
-        from gpu_curate.ops.text_stats import cpu as twin
     if len(text):
         lengths = text.offsets[1:] - text.offsets[:-1]
         if int(lengths.max()) > MAX_DOCUMENT_BYTES:
@@ -166,7 +163,7 @@ def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> Ma
                 f"{MAX_DOCUMENT_BYTES}",
                 hint="split the document before scoring it",
             )
-    stats_KN = twin.text_stats(text, stop_words=stop_words)
+    stats_KN = twin("text_stats", text.on_gpu).text_stats(text, stop_words=stop_words)
     return dict(zip(NAMES, stats_KN, strict=True))
 
 

@@ -36,6 +36,7 @@ import numpy as np
 
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import FatalError
+from gpu_curate.ops import twin
 
 UNICODE_VERSION = "14.0.0"
 SEPARATOR, WORD, SINGLE, SKIP = range(4)
@@ -101,11 +102,7 @@ def word_hashes(text: TextColumn) -> tuple[Any, Any]:
         offsets: int64 of N + 1; document i has hash_W[offsets[i] : offsets[i + 1]]. An empty document has no words.
     Memory: 8 bytes a word, plus scratch that does not depend on the text (CPU: under 100 kB).
     """
-    if text.on_gpu:
-        from gpu_curate.ops.words import gpu as twin
-    else:
-        from gpu_curate.ops.words import cpu as twin
-    return twin.word_hashes(text)
+    return twin("words", text.on_gpu).word_hashes(text)
 
 
 @cache
