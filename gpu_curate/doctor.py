@@ -523,8 +523,8 @@ GOLDEN = {
     "shingles": "183c570c90fa98ea",
     "bands": "397ebdacb738c704",
     "components": "b1227ef52f7231fc",
-    "text_stats": "ce077393b54d8127",
-    "ngrams": "5773b99e346044ac",
+    "text_stats": "e19ffa343400a08c",
+    "ngrams": "3b3c6f77da7be449",
 }
 
 
