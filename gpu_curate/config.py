@@ -10,12 +10,24 @@ import codecs
 import datetime
 import os
 import re
+import typing
 from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from gpu_curate.errors import ConfigError
 
@@ -27,6 +39,29 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    # key → what `null` and `off` mean for it, where that is not None
+    off: ClassVar[dict[str, Any]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _switch(cls, data: Any) -> Any:
+        """`null`, `off` and `false` switch off what can be, `on` and `true` a section with its defaults."""
+        return {k: cls._switched(k, v) for k, v in data.items()} if isinstance(data, dict) else data
+
+    @classmethod
+    def _switched(cls, key: str, value: Any) -> Any:
+        field = cls.model_fields.get(key)
+        if field is None or not (value is None or isinstance(value, bool) or value in ("on", "off")):
+            return value
+        kinds = typing.get_args(field.annotation)
+        section = type(None) in kinds and any(isinstance(k, type) and issubclass(k, Section) for k in kinds)
+        if value in (True, "on"):
+            return {} if section else value
+        if key in cls.off:
+            return cls.off[key]
+        named = re.search(r"null: (?:off|none)", field.description or "")
+        return None if section or (type(None) in kinds and named) else value
 
 
 MAX_SEED = (1 << 64) - 1  # seeds are one 64-bit state
@@ -43,12 +78,36 @@ class RowGroups(Section):
     offset: int = Field(0, ge=0, description="the first one read")
 
 
+class KeptColumn(Section):
+    """A column that is carried under another name."""
+
+    column: str = Field(description="name in the source; dots reach into structs and objects")
+    as_: str = Field(alias="as", min_length=1, description="name in documents.parquet")
+
+    @model_serializer
+    def _as_written(self) -> dict[str, str]:
+        return {"column": self.column, "as": self.as_}
+
+
+# told apart by their form, so that an error speaks of the one that was meant
+Kept = Annotated[
+    Annotated[str, Tag("str")] | Annotated[KeptColumn, Tag("KeptColumn")],
+    Discriminator(lambda value: "KeptColumn" if isinstance(value, dict | KeptColumn) else "str"),
+]
+
+
 class SourceBase(Section):
     """What every source has."""
 
+    off: ClassVar[dict[str, Any]] = {"keep_columns": [], "storage_options": {}, "row_groups": {}}
+
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", description="name in reports and columns; unique in the config")
     path: str | list[str] = Field("", description="file, folder, glob or URL, or a list of them; anything fsspec opens")
-    keep_columns: list[str] = Field([], description="columns of the source carried to documents.parquet")
+    keep_columns: list[Kept] = Field(
+        [],
+        description="columns of the source carried to documents.parquet; `{column: source, as: origin}` carries one under "
+        "another name",
+    )
     group_column: str | None = Field(None, description="column that names the crawl or snapshot, for `scope: group`")
     max_documents: int | None = Field(None, ge=0, description="read at most so many records, in file order")
     max_bytes: int | None = Field(None, ge=0, description="stop after the record that passes so many bytes of text")
@@ -60,6 +119,17 @@ class SourceBase(Section):
     @property
     def paths(self) -> list[str]:
         return [self.path] if isinstance(self.path, str) else list(self.path)
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Name in documents.parquet → name in the source."""
+        pairs = [(c, c) if isinstance(c, str) else (c.as_, c.column) for c in self.keep_columns]
+        return dict(pairs)
+
+    @property
+    def extra_columns(self) -> list[str]:
+        """Columns of the source that are read beside its text, each once."""
+        return list(dict.fromkeys([*self.kept.values(), *([self.group_column] if self.group_column else [])]))
 
 
 class ParquetSource(SourceBase):
@@ -109,6 +179,8 @@ class WikipediaSource(SourceBase):
 
 class WarcSource(SourceBase):
     """WARC, WET and ARC archives (.gz .zst .lz4 plain). HTML goes through the extractor."""
+
+    off: ClassVar[dict[str, Any]] = {**SourceBase.off, "url_blocklist": [], "domain_blocklist": []}
 
     type: Literal["warc"]
     extractor: Literal["trafilatura", "resiliparse"] = Field("trafilatura", description="HTML to text")
@@ -186,7 +258,7 @@ class Reference(Section):
 class Normalize(Section):
     """Text normalisation; `normalize: null` leaves the text as the source has it."""
 
-    form: Literal["NFC", "NFD", "NFKC", "NFKD"] | None = Field("NFC", description="Unicode normal form")
+    form: Literal["NFC", "NFD", "NFKC", "NFKD"] | None = Field("NFC", description="Unicode normal form; null: none")
     keep_indentation: bool = Field(False, description="keep the blanks that start a line (source code)")
 
 
@@ -204,12 +276,13 @@ class Language(Section):
     )
 
 
-# `off` is false in YAML 1.1
-PiiAction = Annotated[Literal["off", "count", "replace"], BeforeValidator(lambda v: "off" if v is False else v)]
+PiiAction = Literal["off", "count", "replace"]
 
 
 class Pii(Section):
     """Personal data: per type off, count or replace by a typed placeholder."""
+
+    off: ClassVar[dict[str, Any]] = dict.fromkeys(("email", "ip", "phone", "card", "iban"), "off")
 
     email: PiiAction = Field("off", description="e-mail addresses")
     ip: PiiAction = Field("off", description="public IPv4 and IPv6 addresses")
@@ -377,14 +450,6 @@ class Quality(Section):
     c4: C4 | None = Field(None, description="on, off, or thresholds")
     fineweb: FineWeb | None = Field(None, description="on, off, or thresholds")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _on_off(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        words = {True: {}, "on": {}, False: None, "off": None}
-        return {k: words[v] if isinstance(v, bool | str) and v in words else v for k, v in value.items()}
-
 
 # ------------------------------------------------------------------------------------------------------------ dedup
 
@@ -440,6 +505,8 @@ class Fuzzy(Section):
 class Dedup(Section):
     """Duplicate removal."""
 
+    off: ClassVar[dict[str, Any]] = {"exact": False}
+
     exact: bool | Literal["compare"] = Field(
         True, description="by xxh3-128 of the text; `compare` also compares the text"
     )
@@ -486,6 +553,8 @@ class Validation(Section):
 class Shards(Section):
     """The output."""
 
+    off: ClassVar[dict[str, Any]] = {"validation": {"tokens": 0}}
+
     format: Literal["llmc", "nanogpt", "megatron"] = Field("llmc", description="file format of the shards")
     tokens_per_shard: int = Field(100_000_000, ge=1, lt=1 << 31, description="the last shard may be shorter")
     shuffle_seed: int = Field(1337, ge=0, le=MAX_SEED, description="of the content-keyed shuffle")
@@ -501,6 +570,8 @@ class Shards(Section):
 
 class Run(Section):
     """How it runs; nothing here changes a byte of the output."""
+
+    off: ClassVar[dict[str, Any]] = {"by_reference": []}
 
     backend: Literal["auto", "cpu", "gpu"] = Field("auto", description="where documents are put")
     engine: str = Field(
@@ -534,6 +605,15 @@ COLUMNS = ("doc_id", "text", "source", "path", "row", "group", "split", "positio
 class Config(Section):
     """A recipe."""
 
+    off: ClassVar[dict[str, Any]] = {
+        "language": {},  # its defaults do nothing
+        "pii": {},
+        "quality": {},
+        "dedup": {"exact": False, "fuzzy": None},
+        "references": [],
+        "min_tokens": 0,
+    }
+
     sources: list[Source] = Field(min_length=1, description="what is read")
     normalize: Normalize | None = Field(Normalize(), description="null: off")
     language: Language = Field(Language(), description="language identification")
@@ -546,21 +626,25 @@ class Config(Section):
     shards: Shards = Field(Shards(), description="output")
     run: Run = Field(Run(), description="execution")
 
-    @field_validator("language", "pii", mode="before")
+    @field_validator("shards", "run", mode="before")
     @classmethod
-    def _off(cls, section: Any) -> Any:
-        return {} if section is None else section  # their defaults do nothing
+    def _needed(cls, section: Any, info: ValidationInfo) -> Any:
+        if section is None or section in (False, "off"):
+            what = "a run always writes shards" if info.field_name == "shards" else "a run always runs somehow"
+            raise ValueError(f"{what}, so it cannot be off; leave the key out for its defaults, or give keys below it")
+        return section
 
     @field_validator("sources")
     @classmethod
     def _unique_sources(cls, sources: list[SourceBase]) -> list[SourceBase]:
         _unique("sources", [s.name for s in sources])
         for source in sources:
-            taken = [c for c in source.keep_columns if c in COLUMNS]
+            _unique(f"{source.name}.keep_columns", [c if isinstance(c, str) else c.as_ for c in source.keep_columns])
+            taken = [c for c in source.kept if c in COLUMNS]
             if taken:
                 raise ValueError(
                     f"{source.name}.keep_columns: {taken[0]!r} is a column that every document has ({', '.join(COLUMNS)}); "
-                    "leave it out, or rename it in the source"
+                    f"carry yours under another name: {{column: {source.kept[taken[0]]}, as: {taken[0]}_of_source}}"
                 )
             if source.weight is not None and source.tokens is not None:
                 raise ValueError(

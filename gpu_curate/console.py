@@ -230,6 +230,10 @@ def print_plan(facts: dict[str, Any]) -> None:
     for box in facts["boxes"]:
         boxes.add_row(box["name"], box["folder"], f"{box['partitions']:,}", box["state"])
     _show(sources, boxes)
+    for source in facts["sources"]:
+        if source["columns"]:
+            names = source["columns"][:20] + (["..."] if len(source["columns"]) > 20 else [])
+            print(f"columns      {source['name']}: {', '.join(names)}")
     print(f"backend      {facts['backend']['choice']} ({facts['backend']['reason']})")
     print(f"workers      {facts['workers']}")
     print(f"peak memory  {human_bytes(facts['peak_memory_bytes'])} in all ({facts['memory_reason']})")

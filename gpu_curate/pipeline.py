@@ -216,6 +216,7 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
     check_run_directory(run, config)
     prints = fingerprints(config)
     _check_output(run, config)
+    lacking = _check_columns(config, Box(run / folders(run, prints)["documents"]))
     engine = make_engine(config.run.engine, config.run.workers or default_workers(), list(chosen.devices))
     start = time.perf_counter()
     with (
@@ -234,7 +235,7 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
             raise disk_error(run, e) from e
         context = Context(run, config, places, chosen.choice, chosen.devices)
         runner = _Runner(context, progress, engine)
-        for warning in without_effect(config):
+        for warning in [*without_effect(config), *lacking]:
             runner.warn(warning)
         nothing: NothingKeptError | None = None
         try:
@@ -276,6 +277,18 @@ def _make_folders(run: Path, prints: dict[str, str], places: dict[str, str]) -> 
         if _owner(marker.parent) != print_:
             with publish(marker) as temp:
                 temp.write_text(print_ + "\n")
+
+
+def _check_columns(config: Config, documents: Box) -> list[str]:
+    """Warnings about columns that are not in the first records, unless these have been read before.
+
+    Raises:
+        ConfigError: columns that the recipe names are not there.
+    """
+    from gpu_curate.stages.columns import check_sources
+    from gpu_curate.stages.documents import inventory
+
+    return [] if documents.parts() else check_sources(config, inventory(config))[1]
 
 
 def _check_output(run: Path, config: Config) -> None:
@@ -359,7 +372,7 @@ class _Runner:
         """Futures that are done, at least one; none if a task that waits for its next try may begin."""
         done: set[Future[Any]] = set()
         with contextlib.suppress(Empty):
-            done.add(self._finished.get(timeout=self._pause()))
+            done.add(self._finished.get(True, self._pause()))
             while True:
                 done.add(self._finished.get_nowait())
         return done

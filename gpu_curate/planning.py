@@ -12,6 +12,7 @@ from gpu_curate.config import Config
 from gpu_curate.document_text import without_effect
 from gpu_curate.engine import default_workers
 from gpu_curate.pipeline import active_stages, check_run_directory, fingerprints, folders
+from gpu_curate.stages.columns import check_sources
 from gpu_curate.stages.documents import inventory, read_tasks, refers
 from gpu_curate.storage import Box
 
@@ -33,6 +34,7 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
     chosen = backend.choose(config.run.backend)
     check_run_directory(run, config)
     files = inventory(config)
+    seen, lacking = check_sources(config, files)
     tasks = read_tasks(config, files)
     per_source = Counter(t.source for t in tasks)
     text_bytes: Counter[int] = Counter()
@@ -43,14 +45,18 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
     prints = fingerprints(config)
     places = folders(run, prints)
     boxes = []
+    wanted = [f"{number:06d}" for number in range(len(tasks))]  # partitions of documents/, then of what follows it
     for stage in active_stages(config):
         box = Box(run / places[stage.name])
         there = sum(1 for _ in box.receipts())
         follows = stage.follows == "documents" or stage.name == "documents"
+        to_do = len(_unfinished(box, wanted)) if follows else 0
+        if stage.name == "documents":
+            wanted = _outputs(box, wanted)
         if not there or (stage.name == "shards" and not box.sealed()):
             state = "to do"
-        elif follows and there < len(tasks):
-            state = f"goes on, {len(tasks) - there} to do"
+        elif to_do:
+            state = f"goes on, {to_do} to do"
         else:
             state = "reused"
         boxes.append({"name": stage.name, "folder": places[stage.name], "partitions": there, "state": state})
@@ -66,7 +72,7 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
     whole = GLOBAL_BYTES_PER_DOCUMENT * documents
     disk = _disk(config, total, total - sum(referred.values()), documents)
     free = shutil.disk_usage(_existing(run)).free
-    warnings = without_effect(config)
+    warnings = [*without_effect(config), *lacking]
     if disk > free:
         warnings.append(f"about {disk / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free on that disk")
     memory = workers * worker + whole
@@ -86,8 +92,9 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
                 "tasks": per_source[i],
                 "text_bytes": text_bytes[i],
                 "by_reference_bytes": referred[i],
+                "columns": columns and columns.names,
             }
-            for i, (s, own) in enumerate(zip(config.sources, files, strict=True))
+            for i, (s, own, columns) in enumerate(zip(config.sources, files, seen, strict=True))
         ],
         "partitions": len(tasks),
         "boxes": boxes,
@@ -101,6 +108,21 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
         "disk_free_bytes": free,
         "warnings": warnings,
     }
+
+
+def _unfinished(box: Box, parts: list[str]) -> list[str]:
+    """Those partitions that are not whole, with all that their tasks wrote beside them."""
+    return [p for p in parts if not _whole(box, p)]
+
+
+def _whole(box: Box, part: str) -> bool:
+    receipt = box.receipt(part)
+    return receipt is not None and all(box.receipt(p) is not None for p in receipt.get("more", []))
+
+
+def _outputs(box: Box, tasks: list[str]) -> list[str]:
+    """The partitions that tasks of documents/ made, as far as is known."""
+    return [p for task in tasks for p in (task, *(box.receipt(task) or {}).get("more", []))]
 
 
 def _disk(config: Config, text: int, copied: int, documents: int) -> int:

@@ -35,7 +35,7 @@ def test_sections_left_out_take_the_documented_defaults():
         (with_keys(sources=[{"name": "a", "type": "jsonl", "pth": "x"}]), r"sources\.a\.pth: unknown key"),
         (with_keys(sources=[{"name": "a", "type": "jsnl", "path": "x"}]), r"sources\.a: .*'jsnl'"),
         (with_keys(sources=[{"type": "jsonl", "path": "x"}]), r"sources\.0\.name: missing"),
-        (with_keys(quality=None), r"quality: expected a mapping of keys, got None"),
+        (with_keys(shards=None), r"shards: a run always writes shards, so it cannot be off; leave the key out"),
         (with_keys(sources=[{**MINIMAL["sources"][0], "weight": 0.5, "tokens": 7}]), r"a has `weight` and `tokens`"),
         (with_keys(shards={"mixture_tokens": 7}), r"shards\.mixture_tokens is shared out by `weight`, and no source"),
         (with_keys(pii={"phone": True}), r"pii\.phone: .*'off', 'count' or 'replace', got True"),
@@ -342,3 +342,75 @@ def test_a_folder_that_is_given_as_a_recipe_says_what_to_give(tmp_path):
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(ConfigError, match="hint: it is a run directory: gpu-curate status"):
         config.load(tmp_path)
+
+
+OFF = [
+    ("normalize", lambda c: c.normalize is None),
+    ("language", lambda c: c.language == config.Language()),
+    ("pii", lambda c: c.pii == config.Pii()),
+    ("pii.email", lambda c: c.pii.email == "off"),
+    ("quality", lambda c: c.quality == config.Quality()),
+    ("quality.c4", lambda c: c.quality.c4 is None),
+    ("quality.gopher_quality.min_words", lambda c: c.quality.gopher_quality.min_words is None),
+    ("dedup", lambda c: c.dedup.exact is False and c.dedup.fuzzy is None),
+    ("dedup.exact", lambda c: c.dedup.exact is False),
+    ("dedup.fuzzy", lambda c: c.dedup.fuzzy is None),
+    ("references", lambda c: c.references == []),
+    ("language.model", lambda c: c.language.model is None),
+    ("normalize.form", lambda c: c.normalize.form is None),
+    ("shards.validation", lambda c: c.shards.validation.tokens == 0),
+    ("min_tokens", lambda c: c.min_tokens == 0),
+    ("sources.a.keep_columns", lambda c: c.sources[0].keep_columns == []),
+    ("sources.w.timeout_s", lambda c: c.sources[1].timeout_s is None),
+    ("run.by_reference", lambda c: c.run.by_reference == []),
+]
+
+
+@pytest.mark.parametrize("word", ["null", "off", "false", "'off'"])
+@pytest.mark.parametrize(("key", "is_off"), OFF, ids=[key for key, _ in OFF])
+def test_null_and_off_switch_off_everything_that_can_be(tmp_path, key, is_off, word):
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        "sources:\n"
+        "  - {name: a, type: jsonl, path: x, keep_columns: [u]}\n"
+        "  - {name: w, type: warc, path: x}\n"
+        "tokenizer: {path: t}\n"
+        "quality: {gopher_quality: on, c4: on}\n"
+        "language: {model: lid.176.ftz}\n"
+        "pii: {email: count}\n"
+        "references: [{name: b, path: x, action: train_only}]\n"
+    )
+    on = config.load(path)
+    assert not is_off(on)
+    if key == "language.model" and word == "'off'":
+        return  # a file may have that name
+    assert is_off(config.load(path, [f"{key}={word}"]))
+
+
+@pytest.mark.parametrize("key", ["shards", "run"])
+def test_what_cannot_be_off_says_what_to_do(key):
+    with pytest.raises(ConfigError, match=rf"{key}: a run always .* leave the key out for its defaults.*got None"):
+        config.parse(with_keys(**{key: None}))
+
+
+def test_on_is_a_section_with_its_defaults():
+    c = config.parse(with_keys(normalize=True, dedup={"fuzzy": "on"}))
+    assert (c.normalize, c.dedup.fuzzy) == (config.Normalize(), config.Fuzzy())
+
+
+def test_a_kept_column_may_have_another_name():
+    source = {"name": "a", "type": "jsonl", "path": "x"}
+    kept = ["url", {"column": "source", "as": "origin"}, {"column": "meta.text", "as": "note"}]
+    parsed = config.parse(with_keys(sources=[{**source, "keep_columns": kept, "group_column": "url"}])).sources[0]
+    assert parsed.kept == {"url": "url", "origin": "source", "note": "meta.text"}
+    assert parsed.extra_columns == ["url", "source", "meta.text"]
+    assert parsed.model_dump(mode="json")["keep_columns"] == kept
+    for wrong, said in (
+        ([{"column": "x", "as": "text"}], r"a\.keep_columns: 'text' is a column that every document has"),
+        (["source"], r"carry yours under another name: \{column: source, as: source_of_source\}"),
+        (["u", {"column": "v", "as": "u"}], r"two entries of a\.keep_columns are named 'u'"),
+        ([{"column": "x"}], r"sources\.a\.keep_columns\.0\.as: missing"),
+        ([{"column": "x", "to": "y"}], r"keep_columns\.0\.to: unknown key"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            config.parse(with_keys(sources=[{**source, "keep_columns": wrong}]))

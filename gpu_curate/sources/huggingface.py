@@ -76,6 +76,12 @@ class HuggingFaceReader:
         chosen = self._readable(splits[source.split])
         return [files[name] for name in chosen]
 
+    def columns(self, path: str) -> tuple[list[str], int | None]:
+        """As the readers of its files have it; of a stream, what the library knows."""
+        if path.startswith(_STREAM):
+            return list(self._open().column_names or []), None
+        return self._reader(path).columns(path)
+
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
         if path.startswith(_STREAM):
             return [Split(path, 0, -1, 0, size)]
@@ -222,9 +228,10 @@ class HuggingFaceReader:
                 self._fail(f"no local folder, and the hub cannot be asked ({why})", _DOWNLOAD)
         stream = self._open()
         columns = stream.column_names
-        for column in [self.source.text_column, *self.source.keep_columns, self.source.group_column]:
-            if column is not None and columns is not None and column.split(".")[0] not in columns:
-                self._fail(f"no column {column!r} (it has {', '.join(columns)})")
+        wanted = dict.fromkeys([self.source.text_column, *self.source.extra_columns])
+        missing = [c for c in wanted if columns is not None and c.split(".")[0] not in columns]
+        if missing:
+            self._fail(f"no column {', '.join(map(repr, missing))} (it has {', '.join(columns)})")
         split_info = (stream.info.splits or {}).get(self.source.split)
         size = split_info.num_bytes if split_info is not None else 0
         version = f"{stream.info.version} {stream.info.download_checksums and sorted(stream.info.download_checksums)}"
@@ -253,12 +260,11 @@ class HuggingFaceReader:
         source = self.source
         index, n = map(int, split.path.rpartition("#")[2].split("/"))
         stream = self._open().shard(num_shards=n, index=index)
-        keep = dict.fromkeys([*source.keep_columns, *([source.group_column] if source.group_column else [])])
         try:
             for row, values in enumerate(stream.skip(skip) if skip else stream, skip):
                 text = _dig(values, source.text_column)
                 if isinstance(text, str):
-                    yield Record(row, text, {name: _dig(values, name) for name in keep})
+                    yield Record(row, text, {name: _dig(values, name) for name in source.extra_columns})
                 elif text is None:
                     yield Reject(row, None, f"{source.text_column!r} is null")
                 else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import IO, Any
 
 import orjson
@@ -15,6 +16,8 @@ from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import COMPRESSIONS, damage, is_remote, open_raw, open_stream
 
 HEAD_BYTES = 200
+RECORDS = 100  # that `columns` looks at
+_MAX_NAMES = 10_000  # that it gives
 _CHUNK = 1 << 22
 BOM = b"\xef\xbb\xbf"
 
@@ -33,8 +36,7 @@ class JsonlReader:
     def __init__(self, source: JsonlSource):
         self.source = source
         self._text = source.text_column.split(".")
-        keep = dict.fromkeys([*source.keep_columns, *([source.group_column] if source.group_column else [])])
-        self._keep = {name: name.split(".") for name in keep}
+        self._keep = {name: name.split(".") for name in source.extra_columns}
 
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
         if path.lower().endswith(COMPRESSIONS):
@@ -45,6 +47,24 @@ class JsonlReader:
             return list(_line_ranges(path, size, max_bytes))
         except OSError:
             return [Split(path, 0, -1, 0, size)]  # read() says what is wrong with it, in rejects
+
+    def columns(self, path: str) -> tuple[list[str], int]:
+        """Keys of the first objects of a file, dotted where they are inside others, and the number of these objects."""
+        names: dict[str, None] = {}
+        objects = 0
+        with open_stream(path, self.source.storage_options) as f:
+            for _, line in islice(_lines(f, 0, None), 10 * RECORDS):
+                try:
+                    value = parse_object(line.removeprefix(BOM))
+                except (ValueError, RecursionError):
+                    continue
+                objects += 1
+                names.update(dict.fromkeys(_keys(value)))
+                if len(names) > _MAX_NAMES:  # keys that are data: nobody can say what is missing
+                    return [], objects
+                if objects == RECORDS:
+                    break
+        return list(names), objects
 
     def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
         whole = split.stop < 0
@@ -129,6 +149,13 @@ def get_field(value: Any, keys: list[str]) -> Any:
             raise KeyError(key)
         value = value[key]
     return value
+
+
+def _keys(value: dict[str, Any], depth: int = 50) -> Iterator[str]:
+    for key, inside in value.items():
+        yield key
+        if isinstance(inside, dict) and depth:
+            yield from (f"{key}.{name}" for name in _keys(inside, depth - 1))
 
 
 def _json_type(value: Any) -> str:

@@ -34,9 +34,7 @@ class ParquetReader:
     def __init__(self, source: ParquetSource):
         self.source = source
         self.rows: dict[str, int] = {}  # path → rows, of the files that `splits` has looked at
-        self._keep = dict.fromkeys(
-            [*source.keep_columns, *([source.group_column] if source.group_column else [])]
-        )  # in order, once each
+        self._keep = source.extra_columns
 
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
         """One or more row groups of at most `max_bytes` of text each. Reads the footer.
@@ -71,15 +69,24 @@ class ParquetReader:
             row += rows
         return splits
 
+    def columns(self, path: str) -> tuple[list[str], None]:
+        """The columns of a file, dotted where they are inside others."""
+        with open_raw(path, self.source.storage_options, random=True) as f:
+            schema = pq.read_metadata(f).schema
+        return list(dict.fromkeys(schema.column(i).path for i in range(len(schema)))), None
+
     def _text_leaf(self, path: str, metadata: pq.FileMetaData) -> int:
         names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-        for column in [self.source.text_column, *self._keep]:
-            fitting = [n for n in names if n == column or n.startswith(column + ".")]
-            if not fitting or len(set(fitting)) < len(fitting):
-                what = "two columns" if fitting else "no column"
-                raise ConfigError(
-                    f"source {self.source.name}: {path} has {what} {column!r} (it has {', '.join(names[:20])})"
-                )
+        wanted = dict.fromkeys([self.source.text_column, *self._keep])
+        fitting = {c: [n for n in names if n == c or n.startswith(c + ".")] for c in wanted}
+        missing = [c for c in wanted if not fitting[c]]
+        twice = [c for c in wanted if len(set(fitting[c])) < len(fitting[c])]
+        if missing or twice:
+            what = "no column" if missing else "two columns"
+            raise ConfigError(
+                f"source {self.source.name}: {path} has {what} {', '.join(map(repr, missing or twice))} "
+                f"(it has {', '.join(names[:20])})"
+            )
         if self.source.text_column not in names:
             raise ConfigError(f"source {self.source.name}: {path}: column {self.source.text_column!r} is not a string")
         leaf = names.index(self.source.text_column)

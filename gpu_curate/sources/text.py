@@ -22,6 +22,9 @@ class TextReader:
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
         return [Split(path, 0, -1, 0, size * 4 if path.lower().endswith(COMPRESSIONS) else size)]
 
+    def columns(self, path: str) -> tuple[list[str], None]:
+        return [], None
+
     def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
         if skip:  # there is one
             return

@@ -92,6 +92,9 @@ class WarcReader:
                 if not os.path.isfile(path):
                     raise ConfigError(f"source {source.name}: {key}: {path}: no such file")
 
+    def columns(self, path: str) -> tuple[list[str], None]:
+        return ["url", "domain", "date", "record_id", "charset", "dump", "truncated"], None
+
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
         # text per byte of file, measured on Common Crawl: 1 GB of .warc.gz gives some 100 MB, .wet.gz is text alone
         plain = stem(path) == os.path.basename(path).lower()

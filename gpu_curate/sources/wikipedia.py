@@ -86,6 +86,9 @@ class WikipediaReader:
         self.source = source
         self._sites: dict[str, SiteInfo] = {}
 
+    def columns(self, path: str) -> tuple[list[str], None]:
+        return ["title", "page_id", "url", "timestamp", "template_gaps"], None
+
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
         """Ranges of bytes, of about `max_bytes` of extracted text. Reads nothing."""
         suffix = _compression(path)

@@ -104,11 +104,12 @@ def read_tasks(config: Config, files: list[list[File]], rows: dict[str, int] | N
     """
     limit = config.run.partition_bytes
     tasks: list[ReadTask] = []
+    wrong: list[ConfigError] = []  # files that do not fit the recipe
     file_number = 0
     for index, (source, own) in enumerate(zip(config.sources, files, strict=True)):
         reader = make_reader(source)
         with ThreadPoolExecutor(16) as pool:  # footers over a network wait, they do not compute
-            splits = list(pool.map(lambda f, r=reader: _splits(r, f, limit), own))
+            splits = list(pool.map(lambda f, r=reader: _splits(r, f, limit, wrong), own))
         if rows is not None:
             rows.update(getattr(reader, "rows", {}))
         pieces: list[Piece] = []
@@ -124,6 +125,10 @@ def read_tasks(config: Config, files: list[list[File]], rows: dict[str, int] | N
         if pieces:
             tasks.append(ReadTask(index, pieces, nbytes))
         file_number += len(own)
+    if wrong:
+        told = sorted({e.message for e in wrong})
+        rest = [f"... and {len(told) - 10:,} other files"] if len(told) > 10 else []
+        raise ConfigError("\n".join(told[:10] + rest), wrong[0].hint)
     if len(tasks) > _MAX_TASKS:
         raise ConfigError(
             f"run.partition_bytes: {limit} cuts the input into {len(tasks)} partitions; at most {_MAX_TASKS} are possible",
@@ -140,13 +145,21 @@ def refers(config: Config, task: ReadTask) -> bool:
     return by_reference(config, source) and can_refer(splits, longest)
 
 
-def _splits(reader: Reader, file: File, max_bytes: int) -> list[Split]:
-    """`reader.splits`, tried again like a task when the network fails. Raises: FatalError: it goes on failing."""
+def _splits(reader: Reader, file: File, max_bytes: int, wrong: list[ConfigError]) -> list[Split]:
+    """`reader.splits`, tried again like a task when the network fails. `wrong` takes what is wrong with the recipe.
+
+    Raises: FatalError: the network goes on failing.
+    """
     for attempt in range(MAX_ATTEMPTS):
         if attempt:
             time.sleep(2.0 ** (attempt - 1))
         try:
             return guard.splits(reader, file.path, file.size, max_bytes)
+        except UnreachableError:
+            raise
+        except ConfigError as e:
+            wrong.append(e)
+            return []
         except RetryableError as e:
             error = e
     raise FatalError(f"{error.message} ({MAX_ATTEMPTS} times)", "run again when the server answers") from error
@@ -550,17 +563,15 @@ class PartitionWriter:
         if len(text) > MAX_TEXT_BYTES:
             raise InputError(f"a text of {len(text)} bytes: at most {MAX_TEXT_BYTES} fit")
         source, columns = self._source, record.columns
+        kept = {name: columns.get(column) for name, column in source.kept.items()}
+        given = {n: v for n, v in columns.items() if n not in SCHEMA.names and n not in source.kept.values()}
         return {
             "doc_id": doc_id(piece.file_number, record.row),
             "source": source.name,
             "path": piece.split.path,
             "row": record.row,
             "group": scalar_text(columns.get(source.group_column)) if source.group_column else None,
-            "columns": {
-                name: scalar_text(value)
-                for name, value in columns.items()
-                if name in source.keep_columns or name not in SCHEMA.names
-            },
+            "columns": {name: scalar_text(value) for name, value in (given | kept).items()},
         }
 
     def _append(
@@ -612,9 +623,7 @@ class PartitionWriter:
         metadata = None
         if self._origin is not None:
             columns["text"], metadata = self._origin.column(), self._origin.metadata()
-        own = {
-            f"{n}" if n not in SCHEMA.names else f"column_{n}": pa.array(v, pa.string()) for n, v in self._kept.items()
-        }
+        own = {name: pa.array(values, pa.string()) for name, values in self._kept.items()}
         table = pa.table({**columns, **dict(sorted(own.items()))}, metadata=metadata)
         path = self._box.path(name, ".parquet")
         write_table(path, table, use_dictionary=["source", "path", "group"], row_group_size=16384)

@@ -88,7 +88,8 @@ class Scores(Stage):
 
 def _stop_words(config: Config) -> tuple[str, ...]:
     """As the text spells them: in its Unicode form."""
-    section, form = config.quality.gopher_quality or GopherQuality(), config.normalize.form
+    section = config.quality.gopher_quality or GopherQuality()
+    form = None if config.normalize is None else config.normalize.form
     return tuple(dict.fromkeys(unicodedata.normalize(form, w) if form else w for w in section.stop_words))
 
 

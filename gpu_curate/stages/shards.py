@@ -63,7 +63,7 @@ class Shards(Stage):
 
     def settings(self, config: Config) -> Any:
         mixture = [(s.name, s.weight, s.tokens) for s in config.sources if s.weight or s.tokens]
-        kept = [s.keep_columns for s in config.sources]
+        kept = [list(s.kept) for s in config.sources]
         return config.shards.model_dump(), mixture, kept
 
     def plan(self, context: Context) -> dict[str, Any]:
@@ -452,7 +452,7 @@ def _write_documents(context: Context) -> None:
     config = context.config
     box = context.box("shards")
     files = read_json(context.box("documents").folder / FILES)
-    kept_columns = sorted({c for s in config.sources for c in s.keep_columns})
+    kept_columns = sorted({c for s in config.sources for c in s.kept})
     kept = _kept_columns(context, kept_columns) if kept_columns else None
     paths = np.array([f["path"] for f in files], object)
     names = np.array([f["source"] for f in files], object)

@@ -118,6 +118,9 @@ def train_from_files(
     from gpu_curate.config import JsonlSource, ParquetSource, TextSource
     from gpu_curate.sources import Record, Reject
     from gpu_curate.sources.files import find, stem
+    from gpu_curate.sources.jsonl import JsonlReader
+    from gpu_curate.sources.parquet import ParquetReader
+    from gpu_curate.stages.columns import check_columns
     from gpu_curate.stages.documents import make_reader
     from gpu_curate.stages.rejects import place_of
     from gpu_curate.text.normalize import well_formed
@@ -126,16 +129,18 @@ def train_from_files(
     facts: dict[str, Any] = {"documents": 0, "bytes": 0}
     rejected: list[str] = []
 
+    readers = {
+        ParquetReader.suffixes: make_reader(ParquetSource(name="parquet", type="parquet", text_column=text_column)),
+        JsonlReader.suffixes: make_reader(JsonlSource(name="jsonl", type="jsonl", text_column=text_column)),
+        "": make_reader(TextSource(name="text", type="text")),
+    }
+    files = find(paths, (), {}, "tokenizer train: PATH")
+    reader_of = [next(r for suffixes, r in readers.items() if stem(f.path).endswith(suffixes)) for f in files]
+    of_reader = {r: [f for f, own in zip(files, reader_of, strict=True) if own is r] for r in readers.values()}
+    check_columns([r.source for r in of_reader], of_reader, of_reader.values(), {"text_column": "--text-column"})
+
     def texts() -> Iterator[str]:
-        for file in find(paths, (), {}, "tokenizer train: PATH"):
-            name = stem(file.path)
-            if name.endswith((".parquet", ".pq")):
-                source: Any = ParquetSource(name="train", type="parquet", text_column=text_column)
-            elif name.endswith((".jsonl", ".ndjson", ".json")):
-                source = JsonlSource(name="train", type="jsonl", text_column=text_column)
-            else:
-                source = TextSource(name="train", type="text")
-            reader = make_reader(source)
+        for file, reader in zip(files, reader_of, strict=True):
             for split in guard.splits(reader, file.path, file.size, 1 << 40):
                 for item in guard.read(reader, split):
                     if isinstance(item, Reject):

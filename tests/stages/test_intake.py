@@ -16,6 +16,7 @@ from places import ROOT
 
 from gpu_curate import config, guard, pipeline
 from gpu_curate.errors import ConfigError, FatalError, InputError, NothingKeptError, RetryableError
+from gpu_curate.sources import Record
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.stages import Stopwatch
 from gpu_curate.stages.rejects import kind_of
@@ -458,7 +459,165 @@ def test_a_sampled_source_says_how_much_was_read(tmp_path, tokenizer):
     assert "Sampled sources" in (tmp_path / "r/report/index.html").read_text()
 
 
+# --------------------------------------------------------------------------------------------------- columns before work
+
+
+def wrong_columns(folder: Path) -> list[dict]:
+    """Sources of every kind that names columns, all of them wrong somewhere."""
+    pq.write_table(pa.table({"body": TEXTS, "meta": [{"lang": "en"}] * 12}), folder / "p.parquet")
+    (folder / "j.jsonl").write_text('{"content": {"body": "x"}, "id": 1}\n' * 3)
+    (folder / "hub").mkdir()
+    pq.write_table(pa.table({"text": TEXTS}), folder / "hub/train.parquet")
+    (folder / "t.txt").write_text("some text")
+    parquet = {"type": "parquet", "path": str(folder / "p.parquet")}
+    return [
+        {"name": "p", **parquet, "group_column": "dump", "keep_columns": ["meta.lang", "meta.script", "lang"]},
+        {"name": "j", "type": "jsonl", "path": str(folder / "j.jsonl"), "text_column": "content.text"},
+        {"name": "h", "type": "huggingface", "dataset": str(folder / "hub"), "text_column": "body"},
+        {"name": "t", "type": "text", "path": str(folder / "t.txt"), "keep_columns": ["url"]},
+        {"name": "w", "type": "wikipedia", "path": str(folder / "wiki.xml"), "keep_columns": ["titel"]},
+    ]
+
+
+def test_all_wrong_columns_of_all_sources_are_one_error_before_any_work(tmp_path, tokenizer):
+    from gpu_curate.planning import make_plan
+
+    sources = wrong_columns(tmp_path)
+    (tmp_path / "wiki.xml").write_text("<mediawiki></mediawiki>")
+    parsed = config.parse(recipe("", tokenizer, sources=sources))
+    for start in (lambda: pipeline.execute(parsed, tmp_path / "r"), lambda: make_plan(parsed, tmp_path / "r")):
+        with pytest.raises(ConfigError) as e:
+            start()
+        assert e.value.message.splitlines() == [
+            f"source p: {tmp_path}/p.parquet has no column 'text' (text_column), 'dump' (group_column), "
+            "'meta.script' (keep_columns), 'lang' (keep_columns) (it has body, meta.lang)",
+            f"source j: none of the first 3 records of {tmp_path}/j.jsonl has key 'content.text' (text_column) "
+            "(they have content, content.body, id)",
+            f"source h: {tmp_path}/hub/train.parquet has no column 'body' (text_column) (it has text)",
+            f"source t: {tmp_path}/t.txt has no column 'url' (keep_columns) (it has none)",
+            f"source w: {tmp_path}/wiki.xml has no column 'titel' (keep_columns) "
+            "(it has title, page_id, url, timestamp, template_gaps)",
+        ]
+        assert not (tmp_path / "r").exists()
+
+
+def test_files_of_a_source_that_lack_a_column_are_told_together(tmp_path, tokenizer):
+    pq.write_table(pa.table({"text": TEXTS, "u": TEXTS}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"body": TEXTS}), tmp_path / "c.parquet")
+    sources = [{"name": "p", "type": "parquet", "path": str(tmp_path / "*.parquet"), "keep_columns": ["u"]}]
+    with pytest.raises(ConfigError) as e:
+        execute(tmp_path / "r", "", tokenizer, sources=sources)
+    assert [line.split(".parquet has ")[1] for line in e.value.message.splitlines()] == [
+        "no column 'u' (it has text)",
+        "no column 'text', 'u' (it has body)",
+    ]
+
+
+def test_a_key_that_some_records_lack_is_no_error(tmp_path, tokenizer):
+    (tmp_path / "0.jsonl").write_text('{"meta": "no text in this file"}\n')
+    (tmp_path / "1.jsonl").write_text('{"id": 1}\nno JSON\n' + "".join(json.dumps({"text": t}) + "\n" for t in TEXTS))
+    sources = [{"name": "s", "type": "jsonl", "path": str(tmp_path / "*.jsonl"), "keep_columns": ["rare", "id"]}]
+    facts = execute(tmp_path / "r", "", tokenizer, sources=sources)
+    assert facts["documents"]["kept"] == 12
+    (warning,) = [w for w in facts["warnings"] if "rare" in w]
+    assert warning == (
+        f"source s: none of the first 14 records of {tmp_path}/0.jsonl and 1 other files has key 'rare' (keep_columns) "
+        "(they have meta, id, text)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("a.jsonl", "none of the first 3 records of"), ("a.parquet", "has no column")]
+)
+def test_a_wrong_text_column_of_tokenizer_train_says_what_there_is(tmp_path, name, said):
+    from gpu_curate.stages.tokenizer import train_from_files
+
+    if name.endswith("jsonl"):
+        (tmp_path / name).write_text('{"body": "x y"}\n' * 3)
+    else:
+        pq.write_table(pa.table({"body": TEXTS}), tmp_path / name)
+    with pytest.raises(ConfigError, match=rf"{said}.*'txt' \(--text-column\) \((they have|it has) body\)"):
+        train_from_files([str(tmp_path / name)], tmp_path / "t.json", 300, "<|e|>", "txt", 1 << 20)
+
+
+def test_the_columns_that_a_format_gives_are_those_it_names(tmp_path):
+    from sources.test_warc import page
+    from sources.test_wikipedia import PAGES, dump
+
+    from gpu_curate.stages.documents import make_reader
+
+    (tmp_path / "a.warc").write_bytes(page())
+    (tmp_path / "a.xml").write_text(dump(PAGES[:5]))
+    for kind, name in (("warc", "a.warc"), ("wikipedia", "a.xml")):
+        section = {"name": "s", "type": kind, "path": str(tmp_path / name)}
+        reader = make_reader(config.parse({"sources": [section], "tokenizer": {"path": "t"}}).sources[0])
+        path = str(tmp_path / name)
+        items = [i for s in reader.splits(path, 1 << 20, 1 << 30) for i in reader.read(s) if isinstance(i, Record)]
+        assert set(items[0].columns) == set(reader.columns(path)[0])
+
+
+def test_plan_says_what_columns_there_are(tmp_path, tokenizer):
+    from gpu_curate.planning import make_plan
+
+    path = jsonl(tmp_path / "a.jsonl", TEXTS, url="x")
+    assert make_plan(config.parse(recipe(path, tokenizer)), tmp_path / "r")["sources"][0]["columns"] == ["text", "url"]
+
+
+def test_a_column_with_a_name_of_ours_is_carried_under_another(tmp_path, tokenizer):
+    path = tmp_path / "a.jsonl"
+    rows = [{"text": t, "source": f"origin {i}", "meta": {"path": [i]}, "url": "u"} for i, t in enumerate(TEXTS)]
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    pq.write_table(pa.table({"text": [t + " too" for t in TEXTS], "tokens": range(12)}), tmp_path / "b.parquet")
+    kept = [{"column": "source", "as": "origin"}, {"column": "meta.path", "as": "where"}, "url"]
+    sources = [
+        {"name": "j", "type": "jsonl", "path": str(path), "keep_columns": kept},
+        {
+            "name": "p",
+            "type": "parquet",
+            "path": str(tmp_path / "b.parquet"),
+            "keep_columns": [{"column": "tokens", "as": "n"}],
+        },
+    ]
+    execute(tmp_path / "r", "", tokenizer, sources=sources)
+    for row in pq.read_table(tmp_path / "r/shards/documents.parquet").to_pylist():
+        if row["source"] == "j":
+            assert (row["origin"], row["where"], row["url"]) == (f"origin {row['row']}", f"[{row['row']}]", "u")
+            assert row["n"] is None
+        else:
+            assert (row["n"], row["origin"]) == (str(row["row"]), None)
+
+
 # --------------------------------------------------------------------------------------------------------- the scheduler
+
+
+def test_plan_does_not_call_a_box_reused_that_is_not_whole(tmp_path, tokenizer):
+    from gpu_curate.planning import make_plan
+    from gpu_curate.storage import Box
+
+    big = [f"{i} " + "word " * 12_000 for i in range(3)]
+    jsonl(tmp_path / "a.jsonl", big)
+    jsonl(tmp_path / "b.jsonl", big)
+    for name in "ab":  # compressed: a task makes more partitions than the plan foresees
+        import gzip
+
+        (tmp_path / f"{name}.jsonl.gz").write_bytes(gzip.compress((tmp_path / f"{name}.jsonl").read_bytes(), 1))
+    data = recipe(tmp_path / "*.jsonl.gz", tokenizer, run={"engine": "inline", "partition_bytes": 65536})
+    data["sources"][0]["max_documents"] = 4
+    parsed = config.parse(data)
+    pipeline.execute(parsed, tmp_path / "r")
+
+    def states():
+        return {b["name"]: b["state"] for b in make_plan(parsed, tmp_path / "r")["boxes"]}
+
+    assert set(states().values()) == {"reused"}
+    documents, scores = Box(tmp_path / "r/documents"), Box(tmp_path / "r/scores")
+    assert len(documents.parts()) == 4
+    scores.discard("000000-002")
+    assert states()["scores"] == "goes on, 1 to do"
+    assert states()["tokens"] == "reused"
+    documents.discard("000000-003")
+    assert states()["documents"] == "goes on, 1 to do"
 
 
 def test_cpu_seconds_of_a_child_that_ends_are_not_lost():
