@@ -14,7 +14,8 @@ letters, digits or `. - + % @` on its left, nor to those and a letter or digit o
   valid; other runs of 7 to 15 digits only after a word like "tel" or "fax" in one of some 130 languages (pii.cldr.tsv and
   pii.labels.tsv). Not dates, years, ISBNs, amounts.
 
-Only ASCII digits count (NFKC makes full-width ones so). Deviates: FineWeb takes any dotted quad and no phone numbers; Dolma's
+Only ASCII digits count, but for a phone number after a label or `+`: there those of full width, of Arabic, Devanagari,
+Bengali and Thai do too, and signs of full width between digits. Deviates: FineWeb takes any dotted quad and no phone numbers; Dolma's
 phone pattern eats every long number.
 """
 
@@ -106,11 +107,13 @@ class PiiScanner:
         filled = sum(sizes) + 2 * len(sizes)
         buffer = bytearray(b"\n\n").join([b"\n" * (_MARGIN - 2), *texts, b"\n" * (_MARGIN + -filled % _MARGIN)])
         spans: dict[int, list[Span]] = {}
+        starts = list(accumulate(map((2).__add__, sizes), initial=_MARGIN))
         found = self._find(buffer)
+        if "phone" in self._kinds and not buffer.isascii():
+            found = sorted(found + list(_wide_phones(buffer, starts)))
         if not found:
             return Scrubbed(texts, spans)
         texts = list(texts)
-        starts = list(accumulate(map((2).__add__, sizes), initial=_MARGIN))
         for index, group in groupby(found, lambda span: bisect_right(starts, span[0]) - 1):
             first = starts[index]
             spans[index] = [Span(kind, start - first, stop - first) for start, stop, kind in group]
@@ -1044,6 +1047,79 @@ def _phones(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, int]]
         if not candidates:
             break
     yield from sorted(found)
+
+
+# Digits of other scripts, and signs and blanks of full width that stand between them, as those of ASCII
+_ASCII_FOR = {
+    first + i: str(i) for first in (0xFF10, 0x0660, 0x06F0, 0x0966, 0x09E6, 0x0E50) for i in range(10)
+} | dict(zip(map(ord, "（）－．／　‐‑–−"), "()-./ ----", strict=True))
+_HIGH = ONES * U64(128)
+
+
+def _wide_phones(buffer: bytearray, starts: list[int]) -> Iterator[tuple[int, int, str]]:
+    """Phone numbers with digits that are not ASCII, or signs of full width, in the texts that begin at `starts`.
+
+    Such a text is looked at once more with ASCII in their place, as long as it is in characters.
+    """
+    raw = np.frombuffer(buffer, np.uint8)
+    raw.flags.writeable = False
+    blocks = np.flatnonzero(_wide_blocks(raw.view(np.uint64), raw))
+    size = 8 * _BLOCK
+    last = -1
+    for block in blocks.tolist():
+        first = max(bisect_right(starts, size * (block - 1)) - 1, last + 1, 0)
+        for index in range(first, min(bisect_right(starts, size * (block + 1)), len(starts) - 1)):
+            last = index
+            start = starts[index]
+            source = bytes(buffer[start : starts[index + 1] - 2])
+            text = source.decode("utf-8", "surrogatepass")
+            folded = text.translate(_ASCII_FOR)
+            ascii_ = folded.encode("utf-8", "surrogatepass")
+            margin = b"\n" * _MARGIN
+            copy = bytearray(margin + ascii_ + margin + b"\n" * (-len(ascii_) % _MARGIN))
+            view = np.frombuffer(copy, np.uint8)
+            view.flags.writeable = False
+            rows = _worthy(view, _candidates(view, False, True, False), *_labels()).tolist()
+            spans = [
+                Span("phone", a - _MARGIN, b - _MARGIN) for a, b in _phones(copy, [r for r in rows if r[0] == _CALLED])
+            ]
+            for _, a, b in _in_characters(ascii_, spans):
+                if text[a:b] != folded[a:b]:
+                    begin = start + len(text[:a].encode("utf-8", "surrogatepass"))
+                    yield begin, begin + len(text[a:b].encode("utf-8", "surrogatepass")), "phone"
+
+
+@njit
+def _wide_blocks(words, raw):
+    """For each block of `raw`: whether seven digits that are not ASCII may end in it, or a full-width ( ) - is beside a digit.
+
+    Sums of bytes, as `_glance` has them; blocks of ASCII cost the look at their words.
+    """
+    size = 8 * _BLOCK
+    seen = np.zeros(raw.size // size, np.uint8)
+    digits_1 = 0
+    for block in range(1, seen.size - 1):
+        some = U64(0)
+        for w in range(_BLOCK * block, _BLOCK * (block + 1)):
+            some |= words[w]
+        if some & _HIGH == 0:
+            digits_1 = 0
+            continue
+        text = raw[size * block - 3 : size * (block + 1) + 1]
+        digits = signs = U8(0)
+        for i in range(size):
+            before, lead, c, after = text[i], text[i + 2], text[i + 3], text[i + 4]
+            wide = U8(U8((lead == U8(0xBC)) | (lead == U8(0xB9))) & U8(U8(c - U8(0x90)) <= U8(9)))
+            arabic = U8(U8(lead == U8(0xD9)) & U8(U8(c - U8(0xA0)) <= U8(9)))
+            persian = U8(U8(lead == U8(0xDB)) & U8(U8(c - U8(0xB0)) <= U8(9)))
+            indic = U8(U8((lead == U8(0xA5)) | (lead == U8(0xA7))) & U8(U8(c - U8(0xA6)) <= U8(9)))
+            digits = U8(digits + U8(wide | arabic | persian | indic))
+            sign = U8(U8(lead == U8(0xBC)) & U8((c == U8(0x88)) | (c == U8(0x89)) | (c == U8(0x8D))))
+            beside = U8(U8(U8(before - U8(48)) <= U8(9)) | U8(U8(after - U8(48)) <= U8(9)))
+            signs = U8(signs | U8(sign & beside))
+        seen[block] = U8(int(digits) + digits_1 >= 7) | signs
+        digits_1 = int(digits)
+    return seen
 
 
 def _reaches_out(candidate: list[int], spans: list[tuple[int, int]]) -> bool:

@@ -409,6 +409,7 @@ def test_time_is_linear_in_rules_of_variants():
         ("{{не перекладено|треба=Місто|текст=міста}}", "міста"),
         ("{{lien|langue=en|trad=Foo|fr=Titre|texte=affiché}} {{lien|langue=en|trad=Foo|fr=Titre}} {{lien|langue=en|trad=Foo}}",
          "affiché Titre Foo"),
+        ("{{読み仮名|東京|とうきょう}} {{llang|en|Tokyo}}", "東京（とうきょう） Tokyo"),
         ("{{وإو|عر=مدينة|تر=City|لغ=en|نص=المدينة}}", "المدينة"),
     ],
 )  # fmt: skip
