@@ -270,7 +270,11 @@ class Language(Section):
     )
     keep: list[str] | None = Field(None, description="languages kept (ISO 639-1, -3 or English name); null: score only")
     min_score: float = Field(0.65, ge=0.0, le=1.0, description="lowest score that counts (FineWeb, section 3.3)")
-    min_chars: int = Field(20, ge=0, description="a text with fewer letters is `unknown`")
+    min_chars: int = Field(
+        20,
+        ge=0,
+        description="a text with fewer letters is `unknown` (a Han letter counts 4, of kana, Hangul, Ethiopic 2)",
+    )
     min_margin: float = Field(
         0.1, ge=0.0, le=1.0, description="lead over the second language below which it is `unknown`"
     )

@@ -134,6 +134,15 @@ class Encoder:
         return id_dtype(self.vocab_size)
 
     @functools.cached_property
+    def unknown(self) -> tuple[int, str] | None:
+        """Id and text of the token that stands for what the vocabulary lacks; None: there is none, nothing is unknown.
+
+        By model: `unk_token` of BPE, WordPiece and WordLevel, `unk_id` of Unigram. With `byte_fallback` it is left for bytes
+        that have no token either, so ids tell in every case.
+        """
+        return _unknown(json.loads(self.data))
+
+    @functools.cached_property
     def special_texts(self) -> list[str]:
         """Texts of the special tokens, longest first."""
         texts = {t["content"] for t in _added(json.loads(self.data)) if t.get("special") or t["id"] == self.eot_id}
@@ -654,9 +663,31 @@ def _parse(data: bytes, path: str) -> dict[str, Any]:
             f"({len(missing)} in all) loses text",
             hint="its vocabulary needs an entry for every byte of UTF-8, or an unk_token",
         )
+    if _drops_unknown(tokenizer):
+        log.warning(
+            "tokenizer %s: it has neither bytes nor an unk_token: characters that its vocabulary lacks leave no token",
+            path,
+        )
     if tokenizer["model"].get("dropout"):
         log.warning("tokenizer %s: BPE dropout %s is ignored", path, tokenizer["model"]["dropout"])
     return tokenizer
+
+
+def _unknown(tokenizer: dict[str, Any]) -> tuple[int, str] | None:
+    model, vocab = tokenizer["model"], tokenizer["model"]["vocab"]
+    if isinstance(vocab, list):  # Unigram
+        number = model.get("unk_id")
+        return (number, vocab[number][0]) if isinstance(number, int) and 0 <= number < len(vocab) else None
+    text = model.get("unk_token")
+    known = {**{t["content"]: t["id"] for t in _added(tokenizer)}, **vocab}
+    return (known[text], text) if isinstance(text, str) and text in known else None
+
+
+def _drops_unknown(tokenizer: dict[str, Any]) -> bool:
+    """Whether characters that its vocabulary lacks vanish without an id: a BPE of characters without an unknown token."""
+    model = tokenizer["model"]
+    is_bpe = isinstance(model["vocab"], dict) and model.get("type", "BPE") == "BPE"
+    return is_bpe and _unknown(tokenizer) is None and not _is_byte_level(tokenizer) and not model.get("byte_fallback")
 
 
 def _is_vocabulary(vocab: Any) -> bool:

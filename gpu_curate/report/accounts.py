@@ -11,8 +11,10 @@ from gpu_curate.fingerprint import versions
 from gpu_curate.report.intake import failures, intake, problems
 from gpu_curate.report.intake import warnings as intake_warnings
 from gpu_curate.report.reasons import ordered
+from gpu_curate.report.suits import rule_warnings
 from gpu_curate.stages import Context
 from gpu_curate.stages.rejects import REJECTED
+from gpu_curate.stages.tokens import MUCH_UNKNOWN, unknown_share
 from gpu_curate.storage import read_json
 from gpu_curate.text.normalize import well_formed
 
@@ -78,6 +80,8 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
     warnings = [
         *outcome.warnings,
         *_warnings(context, units, by_source, manifest, duplicates, contamination),
+        *_unknown_warnings(context),
+        *rule_warnings(context, by_source),
         *intake_warnings({"sources": sources, **read}),
         *_incomplete(manifest, read),
         *(text for _, text in problems(read)),
@@ -105,6 +109,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "pii": {"counts": dict(pii), "samples": dict(samples)},
         "markup": _markup(context),
         "special_texts": sum(r["special_texts"] for r in _receipts(context, "tokens")),
+        "unknown_tokens": _unknown_tokens(context),
         "steps": _steps(outcome),
         "seconds": round(outcome.seconds, 3),
         "backend": {"choice": outcome.backend.choice, "reason": outcome.backend.reason},
@@ -415,6 +420,36 @@ def _contamination(context: Context) -> dict[str, Any]:
         }
         for r in benchmarks(context.config)
     }
+
+
+def _unknown_tokens(context: Context) -> dict[str, Any]:
+    """The tokenizer's unknown token, and how often it stands in what was read and in what is kept."""
+    receipts = _receipts(context, "tokens")
+    unknown, _, share = unknown_share(context)
+    return {
+        "token": receipts[0]["unknown_token"] if receipts else None,
+        "read": sum(r["unknown_tokens"] for r in receipts),
+        "kept": unknown,
+        "share_of_kept": round(share, 6),
+        "texts_without_tokens": sum(r["without_tokens"] for r in receipts),
+    }
+
+
+def _unknown_warnings(context: Context) -> list[str]:
+    found = []
+    unknown = _unknown_tokens(context)
+    if unknown["share_of_kept"] >= MUCH_UNKNOWN:
+        found.append(
+            f"{unknown['share_of_kept']:.1%} of the tokens that are kept ({unknown['kept']}) are {unknown['token']!r}: the "
+            "tokenizer's vocabulary lacks characters of the text"
+        )
+    documents = sum(r["documents"] for r in _receipts(context, "tokens"))
+    without = unknown["texts_without_tokens"]
+    if without > documents * MUCH_UNKNOWN:
+        found.append(
+            f"the tokenizer makes no token of {without} of {documents} texts: its vocabulary lacks their characters"
+        )
+    return found
 
 
 def _tokenizer(context: Context) -> dict[str, Any]:

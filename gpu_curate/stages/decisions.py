@@ -19,7 +19,7 @@ from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.contamination import benchmarks
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
 from gpu_curate.stages.rejects import REJECTED, add_kinds, first_reject, kind_of, late_rejects
-from gpu_curate.stages.tokens import lengths
+from gpu_curate.stages.tokens import lengths, unknown_tokens
 from gpu_curate.storage import write_table
 
 # Reasons in the order they are tried; the number is the bit in `failing`. Quality rules keep bits 0..55.
@@ -186,11 +186,17 @@ def _accounts(context: Context, part: str, table: pa.Table) -> dict[str, Any]:
     for reason, t, b in zip(reasons, table["tokens"].to_pylist(), table["bytes"].to_pylist(), strict=True):
         tokens[reason] += t
         nbytes[reason] += b
+    unknown: Counter[str] = Counter()
+    unknown_N = unknown_tokens(context, part)
+    if unknown_N is not None:
+        for reason, n in zip(reasons, unknown_N.tolist(), strict=True):
+            unknown[reason] += n
     failing = table["failing"].to_numpy()
     failing, only = _failures(failing[failing != np.uint64(1 << BITS[REJECTED])])
     return {
         "by_reason": {"documents": dict(documents), "tokens": dict(tokens), "bytes_of_text": dict(nbytes)},
         "by_source": dict(per_source),
+        "unknown_tokens": {reason: n for reason, n in unknown.items() if n},
         "failing": failing,
         "only": only,
     }

@@ -36,6 +36,7 @@ class Scores(Stage):
         "quality",
         "text.language",
         "text.languages",
+        "text.scripts",
         "text.normalize",
         "text.swar",
     )
@@ -96,7 +97,7 @@ def _stop_words(config: Config) -> tuple[str, ...]:
 def _languages(config: Config, texts: list[str], rejects: LateRejects) -> tuple[pa.Array, Any]:
     from gpu_curate.text.language import UNKNOWN, LanguageId
 
-    model = LanguageId(config.language)
+    model = LanguageId(config.language, trial=False)  # `settings` has tried it
     try:
         labels, scores, _ = model.predict(texts)
     except BaseException as e:

@@ -36,7 +36,7 @@ from gpu_curate.ops.mix import fmix64
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.documents import FILES
 from gpu_curate.stages.rejects import REJECTED
-from gpu_curate.stages.tokens import lengths, open_encoder
+from gpu_curate.stages.tokens import check_unknown, lengths, open_encoder
 from gpu_curate.storage import publish, read_json, write_json
 
 SPLITS = {"train": "train", "validation": "val"}  # split → file name prefix
@@ -71,6 +71,7 @@ class Shards(Stage):
         if box.sealed():
             shutil.rmtree(box.folder / _ORDER, ignore_errors=True)  # of a run that was killed just after it was done
             return dict.fromkeys(box.parts())
+        check_unknown(context)
         layout = _Layout(context)
         folder = context.box(self.name).folder / _ORDER
         folder.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import struct
+import subprocess
+import sys
 from collections.abc import Iterable
 from importlib import resources
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,30 @@ import numpy as np
 from gpu_curate.config import Language
 from gpu_curate.errors import ConfigError, install
 from gpu_curate.text.normalize import well_formed
+from gpu_curate.text.scripts import chars_of
 
 UNKNOWN = "unknown"
 PACKAGED = "lid.176.ftz"
 _PREFIX = "__label__"
 _LINE_ENDS = "\n\x85\u2028\u2029"  # fastText itself splits at \r \t \v \f and NUL
 _INSTALL = install("language")
+# SHA-256 of the published models, https://fasttext.cc/docs/en/language-identification.html: these need no trial.
+PUBLISHED = {
+    "7e69ec5451bc261cc7844e49e4792a85d7f09c06789ec800fc4a44aec362764e": "lid.176.bin",
+    "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83": "lid.176.ftz",
+}
+_MAGIC = 793712314  # of fastText's files
+LOAD_S, LOAD_BYTES_PER_S = 20.0, 10e6  # what a trial may take: lid.176.bin, 131 MB, loads in 0.5 s
+LOAD_MEMORY_BYTES = 2 << 30  # ... beside four times the file
+_TRIAL = """
+import resource, sys
+import fasttext
+path, memory, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+fasttext.load_model(path)
+"""
 
 # Each in a script and language that no model of this kind takes for another.
 _PROBES = {
@@ -44,13 +64,18 @@ class LanguageId:
 
     Args:
         config: model, `min_chars` (letters), `min_margin`.
+        trial: load a model whose SHA-256 is not that of a published one in a process with limits first; False where the
+            runner has done so.
     Raises:
-        ConfigError: fastText or the model is missing, is of another kind or fails its self-test.
+        ConfigError: fastText or the model is missing, is of another kind, is cut short or fails its self-test.
     """
 
-    def __init__(self, config: Language):
+    def __init__(self, config: Language, trial: bool = True):
         self._config = config
-        self._predict = _load(str(model_path(config)))
+        path, identity = str(model_path(config)), model_identity(config)
+        if trial and identity not in PUBLISHED:
+            _try(path, identity)
+        self._predict = _load(path, identity)
 
     def predict(self, texts: Iterable[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
         """The language of each of N texts.
@@ -59,7 +84,8 @@ class LanguageId:
             labels: list of N, the model's labels (lid.176: see languages.tsv) or `unknown`.
             scores: float32 of N, probability of the most likely label, 0..1; kept for `unknown` ones, 0.0 without letters.
             margins: float32 of N, that score less the next one's.
-        A text is `unknown` with fewer than `min_chars` letters or a margin below `min_margin`. Time is linear in length,
+        A text is `unknown` with fewer than `min_chars` letters (a letter of Han counts 4, of kana, Hangul and Ethiopic 2, as
+        `text.scripts` measures them) or a margin below `min_margin`. Time is linear in length,
         about 0.2 µs a byte; the whole text counts, however long.
         """
         labels: list[str] = []
@@ -74,7 +100,11 @@ class LanguageId:
 
     def _one(self, text: str) -> tuple[str, float, float]:
         wanted = max(1, self._config.min_chars)
-        letters = sum(1 for _ in islice(filter(str.isalpha, text), wanted))
+        letters = 0
+        for letter in filter(str.isalpha, text):
+            letters += chars_of(letter)
+            if letters >= wanted:
+                break
         if letters == 0:
             return UNKNOWN, 0.0, 0.0
         # A probability comes out of a table of logarithms and may pass 1 by 1e-5.
@@ -83,7 +113,7 @@ class LanguageId:
             return UNKNOWN, 0.0, 0.0
         score, label = ranked[0]
         margin = score - (ranked[1][0] if len(ranked) > 1 else 0.0)
-        known = letters == wanted and margin >= self._config.min_margin
+        known = letters >= wanted and margin >= self._config.min_margin
         return (label.removeprefix(_PREFIX) if known else UNKNOWN), score, margin
 
 
@@ -94,13 +124,10 @@ def _one_line(text: str) -> str:
     return line + "\n"
 
 
-@functools.cache
-def _load(path: str) -> Any:
-    """The `predict(line, k, threshold, on_unicode_error)` of the model at `path`, tested. Once a process."""
-    try:
-        import fasttext
-    except ImportError as e:
-        raise ConfigError(f"language.model: fastText cannot be imported ({e})", _INSTALL) from e
+@functools.lru_cache(maxsize=4)
+def _load(path: str, identity: str) -> Any:
+    """The `predict(line, k, threshold, on_unicode_error)` of the model at `path`, tested. Once a process and content."""
+    fasttext = _library()
     try:
         # .f is the C++ object; predict() of the older `fasttext` wheel around it fails with NumPy 2
         predict = fasttext.load_model(path).f.predict
@@ -108,6 +135,93 @@ def _load(path: str) -> Any:
         raise ConfigError(f"language.model: {path} cannot be loaded: {e}", f"get it anew; fastText: {_INSTALL}") from e
     _self_test(predict, path)
     return predict
+
+
+def _library() -> Any:
+    try:
+        import fasttext
+    except ImportError as e:
+        raise ConfigError(f"language.model: fastText cannot be imported ({e})", _INSTALL) from e
+    return fasttext
+
+
+@functools.lru_cache(maxsize=16)
+def _try(path: str, identity: str) -> None:
+    """Load a model in a process of its own, with a bound on time and memory: one that is cut short loads for ever.
+
+    Raises:
+        ConfigError: it does not load, or not within the bounds.
+    """
+    if getattr(_library(), "__file__", None) is None:  # nothing that another process could import
+        return
+    size = Path(path).stat().st_size
+    with open(path, "rb") as f:
+        whole = whole_bytes(f.read())
+    if whole is not None and size < whole:
+        raise ConfigError(
+            f"language.model: {path} cannot be loaded: it has {size} bytes and says itself that it has {whole}",
+            f"the file ({size} bytes) is cut short: get it anew and compare its SHA-256",
+        )
+    seconds, memory = LOAD_S + size / LOAD_BYTES_PER_S, LOAD_MEMORY_BYTES + 4 * size
+    try:
+        run = subprocess.run(
+            [sys.executable, "-P", "-c", _TRIAL, path, str(memory), str(int(seconds) + 1)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        why = f"did not load within {seconds:.0f} s"
+    else:
+        if run.returncode == 0:
+            return
+        said = run.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = f"does not load with {memory >> 20} MiB of memory: {said[-1] if said else f'status {run.returncode}'}"
+    raise ConfigError(
+        f"language.model: {path} cannot be loaded: it {why}",
+        f"the file ({size} bytes) is cut short, damaged or no fastText model: get it anew and compare its SHA-256",
+    )
+
+
+def whole_bytes(model: bytes) -> int | None:
+    """How long a fastText file is by its own numbers; more than it has if it is cut short. None: it is of another kind.
+
+    fastText does not look whether what it reads is there: a model without its last rows loads, and answers at random.
+    Source: fastText 0.9.2, the order in which FastText, Dictionary, Matrix, QuantMatrix and ProductQuantizer are saved.
+    """
+    size = len(model)
+
+    def read(form: str, at: int) -> tuple[int, ...]:
+        return struct.unpack_from("<" + form, model, at) if at + struct.calcsize("<" + form) <= size else ()
+
+    def matrix(at: int, quantized: bool) -> int:
+        """Where a matrix ends."""
+        if not quantized:
+            m, n = read("qq", at) or (size, 1)
+            return at + 16 + 4 * m * n
+        normed, m, _, codes = read("?qqi", at) or (False, 0, 0, size)
+        end = quantizer(at + 21 + codes)
+        return quantizer(end + m) if normed else end
+
+    def quantizer(at: int) -> int:
+        (dimensions, *_) = read("iiii", at) or (size,)
+        return at + 16 + 4 * 256 * dimensions
+
+    if read("i", 0) != (_MAGIC,):
+        return None
+    at = 8 + 12 * 4 + 8  # magic, version, 12 arguments, a double
+    entries, _, _, _, pruned = read("iiiqq", at) or (0, 0, 0, 0, 0)
+    at += 28
+    for _ in range(entries):  # a text, a count, a type
+        end = model.find(b"\0", at)
+        if end < 0:
+            return size + 1
+        at = end + 10
+    at += 8 * max(pruned, 0)
+    (quantized,) = read("?", at) or (False,)
+    at = matrix(at + 1, bool(quantized))
+    (output,) = read("?", at) or (False,)
+    return matrix(at + 1, bool(quantized and output))
 
 
 def _self_test(predict: Any, path: str) -> None:
@@ -153,7 +267,15 @@ def model_path(config: Language) -> Path:
 
 def model_identity(config: Language) -> str:
     """What tells two models apart: the SHA-256 of the file. Raises: ConfigError as `model_path`."""
-    with model_path(config).open("rb") as f:
+    path = model_path(config)
+    state = path.stat()
+    return _sha256(str(path), state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+
+
+@functools.lru_cache(maxsize=4)
+def _sha256(path: str, *state: int) -> str:
+    """Of a file in a state, so that a partition does not read the model again."""
+    with open(path, "rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
 
 
@@ -180,7 +302,7 @@ def keep_labels(config: Language) -> frozenset[str] | None:
         return None
     if not config.keep:
         raise ConfigError("language.keep: an empty list keeps nothing", "name a language, or null to keep all")
-    predict = _load(str(model_path(config)))
+    predict = _load(str(model_path(config)), model_identity(config))
     of_model = {name.removeprefix(_PREFIX) for _, name in predict("\n", -1, -1.0, "strict")}
     return frozenset(_label(name, of_model) for name in config.keep)
 
@@ -208,15 +330,23 @@ def _key(name: str) -> str:
     return " ".join(name.casefold().replace("-", " ").replace("_", " ").split())
 
 
+def name_of(label: str) -> str:
+    """The English name of a label, or the label."""
+    return next((name for known, _, name, *_ in _rows() if known == label), label)
+
+
+@functools.cache
+def _rows() -> list[list[str]]:
+    """languages.tsv: label, ISO 639-3, name, and perhaps others."""
+    text = resources.files("gpu_curate.text").joinpath("languages.tsv").read_text(encoding="utf-8")
+    return [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+
+
 @functools.cache
 def _names() -> dict[str, str]:
     """Every code and name in languages.tsv, folded, with its label."""
-    text = resources.files("gpu_curate.text").joinpath("languages.tsv").read_text(encoding="utf-8")
     table: dict[str, str] = {}
-    for line in text.splitlines():
-        if line.startswith("#"):
-            continue
-        label, iso3, name, *others = line.split("\t")
+    for label, iso3, name, *others in _rows():
         for alias in (label, iso3, name, *(others[0].split(";") if others else [])):
             table.setdefault(_key(alias), label)
     return table

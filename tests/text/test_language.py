@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import struct
 import sys
 import types
 import zipfile
@@ -130,7 +131,7 @@ def test_keep_that_can_keep_nothing_is_refused(config):
 
 def test_table_names_exactly_the_labels_of_the_model(config):
     of_model = {
-        n.removeprefix("__label__") for _, n in language._load(str(model_path(config())))("\n", -1, -1.0, "strict")
+        n.removeprefix("__label__") for _, n in language._load(str(model_path(config())), "")("\n", -1, -1.0, "strict")
     }
     assert len(of_model) == 176
     assert set(language._names().values()) == of_model
@@ -152,6 +153,92 @@ def test_missing_or_broken_model_is_refused(tmp_path):
     broken.write_bytes(b"not a model")
     with pytest.raises(ConfigError, match="cannot be loaded"):
         LanguageId(Language(model=str(broken)))
+
+
+@pytest.mark.parametrize("cut", [4, 36, 64, 1_000, 100_000, 500_000, 938_000, 938_012])
+def test_a_model_that_is_cut_short_is_refused(tmp_path, config, cut):
+    """At 1,000 bytes fastText reads what is not there for ever; without the last 13 it loads and answers."""
+    whole = model_path(config()).read_bytes()
+    assert language.whole_bytes(whole) == len(whole) == 938_013
+    short = tmp_path / "short.ftz"
+    short.write_bytes(whole[:cut])
+    with pytest.raises(ConfigError, match=r"short\.ftz cannot be loaded") as e:
+        check(Language(model=str(short)))
+    assert f"({cut} bytes) is cut short" in e.value.hint
+
+
+def test_a_model_that_loads_for_ever_is_stopped(monkeypatch, tmp_path, config):
+    monkeypatch.setattr(language, "LOAD_S", 1.0)
+    monkeypatch.setattr(language, "whole_bytes", lambda model: None)
+    short = tmp_path / "short.ftz"
+    short.write_bytes(model_path(config()).read_bytes()[:1_000])
+    with pytest.raises(ConfigError, match=r"did not load within 1 s"):
+        check(Language(model=str(short)))
+
+
+def test_a_model_that_is_not_quantized_has_the_size_it_says(tmp_path):
+    header = struct.pack("<ii12id", 793712314, 12, *[2] * 12, 0.0)
+    words = b"".join(w + b"\0" + struct.pack("<qb", 1, 0) for w in (b"</s>", b"__label__en"))
+    dictionary = struct.pack("<iiiqq", 2, 1, 1, 5, -1) + words
+    matrices = b"\0" + struct.pack("<qq6f", 3, 2, *[0.0] * 6) + b"\0" + struct.pack("<qq2f", 1, 2, 0.0, 0.0)
+    model = header + dictionary + matrices
+    assert language.whole_bytes(model) == len(model)
+    assert all(
+        language.whole_bytes(model[:cut]) in (None, *range(cut + 1, 2 * len(model) + cut)) for cut in range(len(model))
+    )
+    assert language.whole_bytes(b"not a model") is None
+
+
+def test_a_published_model_is_not_tried_and_another_one_is_once(monkeypatch, tmp_path, config):
+    tried = []
+    monkeypatch.setattr(language, "_try", lambda path, identity: tried.append(path))
+    language._load.cache_clear()
+    LanguageId(config())
+    assert tried == []
+    own = tmp_path / "own.ftz"
+    own.write_bytes(model_path(config()).read_bytes() + b" ")
+    LanguageId(Language(model=str(own)))
+    LanguageId(Language(model=str(own)), trial=False)
+    assert tried == [str(own)]
+    assert set(language.PUBLISHED.values()) == {"lid.176.bin", "lid.176.ftz"}
+
+
+def test_another_model_under_the_same_name_is_loaded(monkeypatch, tmp_path, config):
+    own = tmp_path / "own.ftz"
+    own.write_bytes(model_path(config()).read_bytes())
+    LanguageId(Language(model=str(own)))
+    own.write_bytes(b"not a model")
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        LanguageId(Language(model=str(own)))
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("我们明天早上九点坐船去北岛", "zh"),
+        ("渡船早上九点从北码头离开，晚潮之前回来。", "zh"),
+        ("明日の朝九時に船で北の島へ行きます。", "ja"),
+        ("내일 아침 아홉 시에 배를 타고 갑니다.", "ko"),
+        ("พรุ่งนี้เราจะไปเกาะโดยเรือเก้าโมง", "th"),
+        ("हम कल सुबह नौ बजे नाव से उत्तरी द्वीप जाएँगे", "hi"),
+        ("سنذهب غدا إلى الجزيرة بالعبارة", "ar"),
+    ],
+)
+def test_a_short_sentence_of_any_script_is_labelled(config, text, label):
+    labels, scores, _ = LanguageId(config()).predict([text])
+    assert labels == [label]
+    assert scores[0] > 0.65
+
+
+def test_letters_count_by_script(config):
+    def known(text: str) -> bool:
+        return LanguageId(config(min_margin=0.0)).predict([text])[0] != [UNKNOWN]
+
+    assert [known(c * n) for c, n in (("船", 4), ("船", 5), ("か", 9), ("か", 10), ("한", 9), ("한", 10))] == [
+        False,
+        True,
+    ] * 3
+    assert [known(c * n) for c, n in (("ก", 19), ("ก", 20), ("ж", 19), ("ж", 20))] == [False, True] * 2
 
 
 def test_missing_library_is_refused_with_the_fix(monkeypatch, tmp_path):

@@ -175,3 +175,23 @@ def test_official_vectors(shared_data):
         for form, expected in (("NFC", nfc), ("NFD", nfd), ("NFKC", nfkc), ("NFKD", nfkd)):
             assert normalize(source, Normalize(form=form)) == clean(expected, False)
     assert cases > 15_000
+
+
+@pytest.mark.parametrize(
+    ("text", "composed", "compatible"),
+    [
+        ("ｶﾞｲﾄﾞ", "ｶﾞｲﾄﾞ", "ガイド"),  # half-width kana: the voicing mark is a character of its own
+        ("Ａ１！", "Ａ１！", "A1!"),
+        ("가\uffa1", "가\uffa1", "가\u1100"),
+        ("a\u3000b", "a b", "a b"),
+        ("㍿①²ﬁ", "㍿①²ﬁ", "株式会社12fi"),
+        ("か\u3099e\u0301", "がé", "がé"),
+        ("\u212b", "Å", "Å"),
+    ],
+)
+def test_what_each_form_does_to_width_and_composition(text, composed, compatible):
+    """docs/notes/languages.md: NFC keeps the width of a character, NFKC does not."""
+    for form, expected in (("NFC", composed), ("NFKC", compatible)):
+        assert normalizer(Normalize(form=form))(text).decode() == expected
+        parts = "NFD" if form == "NFC" else "NFKD"
+        assert normalizer(Normalize(form=parts))(text).decode() == unicodedata.normalize("NFD", expected)
