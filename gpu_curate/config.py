@@ -13,7 +13,7 @@ import re
 import typing
 from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import yaml
 from pydantic import (
@@ -115,6 +115,10 @@ class SourceBase(Section):
     tokens: int | None = Field(None, gt=0, le=MAX_TOKENS, description="tokens of this source wanted in the shards")
     storage_options: dict[str, Any] = Field({}, description="passed to fsspec (keys, endpoints)")
     content_fingerprint: bool = Field(False, description="fingerprint files by content, not by size and mtime")
+    follow_links: bool = Field(
+        False, description="follow links that leave the named folder (or the folder before a glob's first wildcard)"
+    )
+    hidden_files: bool = Field(False, description="read files and folders whose names begin with `.` or `_` too")
 
     @property
     def paths(self) -> list[str]:
@@ -132,6 +136,17 @@ class SourceBase(Section):
         return list(dict.fromkeys([*self.kept.values(), *([self.group_column] if self.group_column else [])]))
 
 
+class CompressedSource(SourceBase):
+    """What sources have whose files may be compressed."""
+
+    max_window_bytes: int = Field(
+        128 << 20,
+        ge=1 << 20,
+        le=1 << 31,
+        description="largest window of a .zst or .xz file, memory that each worker takes for it; zstd --long=31: 2147483648",
+    )
+
+
 class ParquetSource(SourceBase):
     """Parquet files with a text column. Only the row groups and columns asked for are read."""
 
@@ -140,14 +155,15 @@ class ParquetSource(SourceBase):
     row_groups: RowGroups = Field(RowGroups(), description="sample of row groups")
 
 
-class JsonlSource(SourceBase):
-    """JSON Lines, one object a line, LF or CRLF: .jsonl .json .ndjson, plain, .gz or .zst (multi-member too)."""
+class JsonlSource(CompressedSource):
+    """JSON Lines, one object a line, or a JSON array of objects: .jsonl .json .ndjson, plain or compressed."""
 
     type: Literal["jsonl"]
     text_column: str = Field("text", description="key that holds the document; dots reach into objects")
+    max_line_bytes: int = Field(128 << 20, gt=0, description="a longer line, or element of an array, is rejected")
 
 
-class TextSource(SourceBase):
+class TextSource(CompressedSource):
     """Plain text files: one file, one document."""
 
     type: Literal["text"]
@@ -168,7 +184,7 @@ class TextSource(SourceBase):
         return encoding
 
 
-class WikipediaSource(SourceBase):
+class WikipediaSource(CompressedSource):
     """A MediaWiki XML dump (pages-articles, multistream or not, .bz2 or plain)."""
 
     type: Literal["wikipedia"]
@@ -198,7 +214,7 @@ class WarcSource(SourceBase):
     domain_blocklist: list[str] = Field([], description="files of domains, one a line, to leave out (subdomains too)")
 
 
-class HuggingFaceSource(SourceBase):
+class HuggingFaceSource(CompressedSource):
     """A Hugging Face data set by name or local folder."""
 
     type: Literal["huggingface"]
@@ -208,6 +224,7 @@ class HuggingFaceSource(SourceBase):
     revision: str | None = Field(None, description="commit, branch or tag")
     text_column: str = Field("text", description="column that holds the document")
     row_groups: RowGroups = Field(RowGroups(), description="sample of row groups (direct Parquet only)")
+    max_line_bytes: int = Field(128 << 20, gt=0, description="JSON files: a longer line or element is rejected")
     streaming: bool = Field(False, description="true: through `datasets`; false: straight from the Parquet files")
 
 
@@ -224,6 +241,8 @@ class Reference(Section):
     path: str | list[str] = Field(description="JSONL, JSON, Parquet, text or zip files of them; glob or list")
     text_fields: list[str] = Field(["text"], description="fields whose texts are items; dots reach into objects")
     action: Literal["decontaminate", "train_only", "dedup_against"] = Field(description="what a match leads to")
+    follow_links: bool = Field(False, description="follow links that leave the named folder")
+    hidden_files: bool = Field(False, description="read files whose names begin with `.` or `_` too")
     ngram_words: int = Field(
         13,
         ge=1,
@@ -978,7 +997,7 @@ def _near(err: Any) -> str:
 
 
 def _child(section: Any, part: Any) -> Any:
-    by_tag = {m.model_fields["type"].annotation.__args__[0]: m for m in SourceBase.__subclasses__()}
+    by_tag = {m.model_fields["type"].annotation.__args__[0]: m for m in get_args(get_args(Source)[0])}
     if isinstance(part, int):
         return section
     if part in by_tag:

@@ -25,7 +25,7 @@ from gpu_curate.config import Config, JsonlSource, SourceBase
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import FatalError, InputError, one_line
 from gpu_curate.sources import Record, Split
-from gpu_curate.sources.files import COMPRESSIONS, is_remote
+from gpu_curate.sources.files import is_remote
 
 TYPE = pa.struct([("bytes", pa.int64()), ("content_hi", pa.uint64()), ("content_lo", pa.uint64())])
 _KEY = b"gpu_curate.origin"
@@ -108,10 +108,7 @@ def can_refer(splits: Iterable[Split], longest: int | None) -> bool:
 
     Every partition that is made of a Parquet row group reads all of it again: one that makes many is copied once instead.
     """
-    return all(
-        not is_remote(s.path) and not s.path.lower().endswith(COMPRESSIONS) and (longest is None or s.nbytes <= longest)
-        for s in splits
-    )
+    return all(not is_remote(s.path) and s.plain and (longest is None or s.nbytes <= longest) for s in splits)
 
 
 class OriginWriter:
@@ -270,7 +267,9 @@ def _jsonl_texts(origin: Origin, row_N: np.ndarray) -> Iterator[TextColumn]:
     from gpu_curate.text.normalize import normalizer
 
     utf8 = normalizer(None)
-    reader = JsonlReader(JsonlSource(name="origin", type="jsonl", text_column=origin.text_column))
+    reader = JsonlReader(
+        JsonlSource(name="origin", type="jsonl", text_column=origin.text_column, max_line_bytes=1 << 62)
+    )
     for split, rows in origin.rows(row_N):
         with open(split.path, "rb"):  # the reader would reject its rows
             pass

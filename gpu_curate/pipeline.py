@@ -32,7 +32,8 @@ from gpu_curate.errors import (
     RetryableError,
 )
 from gpu_curate.fingerprint import code_digest, compiled_before, digest, versions
-from gpu_curate.sources.files import fixed_folder, is_remote
+from gpu_curate.sources.files import is_remote
+from gpu_curate.sources.listing import fixed_folder
 from gpu_curate.stages import Context, Stage, all_stages
 from gpu_curate.storage import RECEIPTS, Box, disk_error, publish, read_json, remove_temporaries, run_lock, write_json
 

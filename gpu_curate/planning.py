@@ -13,7 +13,8 @@ from gpu_curate.document_text import without_effect
 from gpu_curate.engine import default_workers
 from gpu_curate.pipeline import active_stages, check_run_directory, fingerprints, folders
 from gpu_curate.stages.columns import check_sources
-from gpu_curate.stages.documents import inventory, read_tasks, refers
+from gpu_curate.stages.documents import listings, read_tasks, refers
+from gpu_curate.stages.references import reference_listings
 from gpu_curate.storage import Box
 
 # Bytes of memory, measured on the bench corpus: see scripts/bench/LOG.md, "Memory"
@@ -33,7 +34,10 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
     """
     chosen = backend.choose(config.run.backend)
     check_run_directory(run, config)
-    files = inventory(config)
+    found = listings(config)
+    files = [listing.files for listing in found]
+    passed_over = {f"source {s.name}": l.passed_over for s, l in zip(config.sources, found, strict=True)}
+    passed_over |= {f"reference {r.name}": listing.passed_over for r, listing in reference_listings(config)}
     seen, lacking = check_sources(config, files)
     tasks = read_tasks(config, files)
     per_source = Counter(t.source for t in tasks)
@@ -73,6 +77,7 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
     disk = _disk(config, total, total - sum(referred.values()), documents)
     free = shutil.disk_usage(_existing(run)).free
     warnings = [*without_effect(config), *lacking]
+    warnings += [f"{name}: {what}" for name, passed in passed_over.items() if (what := passed.sentence())]
     if disk > free:
         warnings.append(f"about {disk / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free on that disk")
     memory = workers * worker + whole
@@ -93,6 +98,7 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
                 "text_bytes": text_bytes[i],
                 "by_reference_bytes": referred[i],
                 "columns": columns and columns.names,
+                "passed_over": found[i].passed_over.facts(),
             }
             for i, (s, own, columns) in enumerate(zip(config.sources, files, seen, strict=True))
         ],

@@ -58,13 +58,6 @@ _CODE = {
     ".swift",
 }
 _SETTINGS = {".yaml", ".yml", ".toml", ".ini", ".cfg", ".lock"}
-_MAGIC = {  # of a compressed file → the suffix that says so
-    b"\x1f\x8b": ".gz",
-    b"\x28\xb5\x2f\xfd": ".zst",
-    b"BZh": ".bz2",
-    b"\xfd7zXZ\0": ".xz",
-    b"\x04\x22\x4d\x18": ".lz4",
-}
 _TABLE_REMEDY = "convert it to Parquet (pyarrow.csv.read_csv, pyarrow.parquet.write_table)"
 
 
@@ -108,7 +101,8 @@ class Look:
 
 def look(path: str) -> Look:
     """A file's kind and text column. Reads its first MiB, of Parquet its footer and some rows; never raises for its content."""
-    from gpu_curate.sources.files import COMPRESSIONS, damage, open_raw, open_stream
+    from gpu_curate.sources.compression import damage
+    from gpu_curate.sources.files import open_raw, open_stream
 
     size = os.path.getsize(path)
     if size == 0:
@@ -116,11 +110,6 @@ def look(path: str) -> Look:
     try:
         with open_raw(path) as f:
             magic = f.read(16)
-        packed = next((suffix for start, suffix in _MAGIC.items() if magic.startswith(start)), None)
-        if packed is not None and not path.lower().endswith(COMPRESSIONS):
-            return Look(
-                path, size, None, f"{packed} data under another name: rename it to {os.path.basename(path)}{packed}"
-            )
         if magic.startswith(b"PAR1"):
             return _look_at_parquet(path, size)
         with open_stream(path) as f:
@@ -317,7 +306,7 @@ def _looks(path: str) -> Iterator[Look]:
     """Every file of a path; in a folder of many, most by the suffix of one that was looked at."""
     from gpu_curate.sources.files import find
 
-    files = find([path], (), {}, f"init {path}")
+    files = find([path], (), {}, f"init {path}").files
     seen: Counter[str] = Counter()
     known: dict[str, Look] = {}
     for file in files:
@@ -348,12 +337,12 @@ def _suffixes(kind: str) -> tuple[str, ...]:
 
 def _source(path: str, kind: str, files: list[Look], alone: bool, taken: list[str]) -> list[Source]:
     """The source that reads `files` of `path`; [] where none is left. What cannot be read becomes of no kind."""
-    from gpu_curate.sources.files import find, stem
+    from gpu_curate.sources.files import find, fits, stem
 
     for file in files:
         if stem(file.path).endswith(".wat"):
             file.kind, file.why_not = None, "metadata of a crawl, no text"
-        elif _suffixes(kind) and not stem(file.path).endswith(_suffixes(kind)):
+        elif not fits(file.path, _suffixes(kind), False):
             file.kind, file.why_not = None, f"{kind} data under another name: rename it to end in {_suffixes(kind)[0]}"
     files = [f for f in files if f.kind is not None]
     if not files:
@@ -374,7 +363,7 @@ def _source(path: str, kind: str, files: list[Look], alone: bool, taken: list[st
     refused = ""
     for paths in ways:
         try:
-            found = {os.path.realpath(f.path) for f in find(paths, _suffixes(kind), {}, "path") if f.size}
+            found = {os.path.realpath(f.path) for f in find(paths, _suffixes(kind), {}, "path").files if f.size}
         except ConfigError as e:
             refused = e.message
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -16,7 +16,7 @@ def sections() -> list[tuple[str, type[config.Section]]]:
     """(key, model) of every section, in the order of a recipe."""
     c = config
     sources = [
-        (f"sources: type: {m.model_fields['type'].annotation.__args__[0]}", m) for m in c.SourceBase.__subclasses__()
+        (f"sources: type: {m.model_fields['type'].annotation.__args__[0]}", m) for m in get_args(get_args(c.Source)[0])
     ]
     return [
         ("", c.Config),

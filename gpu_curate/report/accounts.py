@@ -12,7 +12,9 @@ from gpu_curate.report.intake import failures, intake, problems
 from gpu_curate.report.intake import warnings as intake_warnings
 from gpu_curate.report.reasons import ordered
 from gpu_curate.report.suits import rule_warnings
+from gpu_curate.sources.listing import passed_over_sentence
 from gpu_curate.stages import Context
+from gpu_curate.stages.documents import PASSED_OVER
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.tokens import MUCH_UNKNOWN, unknown_share
 from gpu_curate.storage import read_json
@@ -114,6 +116,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "seconds": round(outcome.seconds, 3),
         "backend": {"choice": outcome.backend.choice, "reason": outcome.backend.reason},
         "tokenizer": _tokenizer(context),
+        "passed_over": _passed_over(context),
         "incomplete": sorted({f for r in documents for f in r.get("incomplete", [])}),
         "warnings": list(dict.fromkeys(warnings)),
         "notes": _notes(units, contamination),
@@ -210,6 +213,16 @@ def _incomplete(manifest: dict[str, Any], read: dict[str, Any]) -> list[str]:
     return [f"{what} cut or damaged, and read as far as possible: {', '.join(incomplete[:3])}; see rejects/"]
 
 
+def _passed_over(context: Context) -> dict[str, dict[str, Any]]:
+    """Source or reference set → what its patterns hold and is not read, in counts and examples."""
+    found = {}
+    for box, kind in (("documents", "source"), ("references", "reference")):
+        if context.has(box) and (context.box(box).folder / PASSED_OVER).is_file():
+            listed = read_json(context.box(box).folder / PASSED_OVER)
+            found |= {f"{kind} {name}": facts for name, facts in listed.items()}
+    return found
+
+
 def _warnings(
     context: Context,
     units: dict[str, Any],
@@ -259,6 +272,8 @@ def _warnings(
         found.append(
             "scope: group: near-copies in different groups are not duplicates and may lie on both sides of the split"
         )
+    for name, facts in _passed_over(context).items():
+        found.append(f"{name}: {passed_over_sentence(facts)}")
     split = manifest["split"]
     if not split["pinned"] and split["tokens_wanted"] < split["tokens_asked"]:
         found.append(

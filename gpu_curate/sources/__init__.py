@@ -18,6 +18,7 @@ class Split(NamedTuple):
     stop: int  # -1: to the end of the file
     first_row: int  # row of the first record in this split; rows number every record of the file, good or bad
     nbytes: int  # estimate of the text in it, for cutting partitions
+    plain: bool = True  # records lie in the file as it is and can be read again from `start`; not compressed, no array
 
 
 class Record(NamedTuple):

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import glob
 import os
+from collections import Counter
 from collections.abc import Iterator
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
+from gpu_curate.sources.compression import (
+    COMPRESSIONS,
+    DEFAULT_MAX_WINDOW_BYTES,
+    HEAD,
+    compression_by,
+    decompressed,
+    named_compression,
+)
+from gpu_curate.sources.listing import (
+    File,
+    Listing,
+    PassedOver,
+    Tree,
+    fixed_folder,
+    is_hidden,
+    local_file,
+    once,
+    suffix_of,
+)
 
 _CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "httpcore", "httpx", "huggingface_hub", "requests", "urllib3")
-COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".lz4")
-
-
-class File(NamedTuple):
-    path: str  # as it is opened
-    relative: str  # to the fixed folder of the pattern it came from: what file numbers are sorted by
-    size: int
-    identity: str  # changes when the content does: mtime, ETag or the like
+PARQUET = (".parquet", ".pq", ".parq")
 
 
 def is_remote(path: str) -> bool:
@@ -38,15 +52,25 @@ def _without_query(path: str) -> str:
     return path.partition("?")[0] if path.startswith(("http://", "https://")) else path
 
 
-def find(patterns: list[str], suffixes: tuple[str, ...], options: dict[str, Any], key: str) -> list[File]:
-    """The files that `patterns` name, in sorted order of their relative path.
+def find(
+    patterns: list[str],
+    suffixes: tuple[str, ...],
+    options: dict[str, Any],
+    key: str,
+    follow_links: bool = False,
+    hidden_files: bool = False,
+) -> Listing:
+    """The files that `patterns` name, in sorted order of their relative path, and what is passed over.
 
     Args:
         patterns: files, folders (searched to the bottom), globs or URLs. What exists under the very name is taken before
             `*`, `?` and `[` mean anything: a file, a folder, and the folder that a glob begins with.
-        suffixes: what `stem` must end with; () takes any. A file named outright must fit; in folders and globs others
-            are passed over, but a pattern that gives nothing is an error.
+        suffixes: what `stem` must end with; () takes any. A compressed file whose name says nothing else (RC_2020-01.zst)
+            is taken too, and any file named outright whose name says nothing. A file named outright must fit; in folders
+            and globs others are passed over, but a pattern that gives nothing is an error.
         key: the config key, for errors.
+        follow_links: links that leave the named folder are followed.
+        hidden_files: names that begin with "." or "_" are taken. A file named outright is taken always.
     Raises:
         ConfigError: a pattern matches nothing, a file named outright is of another kind, a folder cannot be listed, a
             server does not say how long a file is, or a name is not UTF-8.
@@ -55,81 +79,83 @@ def find(patterns: list[str], suffixes: tuple[str, ...], options: dict[str, Any]
     """
     if not patterns or patterns == [""]:
         raise ConfigError(f"{key}: missing")
-    found: dict[str, File] = {}
+    passed_over = PassedOver()
+    local: list[File] = []
+    remote: list[File] = []
     for pattern in patterns:
-        remote = is_remote(pattern)
-        matches = _remote(pattern, options, key) if remote else _local(pattern, key)
+        at_server = is_remote(pattern)
+        if at_server:
+            matches, outright, passed = _remote(pattern, options, key, hidden_files)
+        else:
+            matches, outright, passed = _local(pattern, key, follow_links, hidden_files)
+        fitting = [f for f in matches if fits(f.path, suffixes, outright)]
+        passed.unread = dict(Counter(suffix_of(f.path) for f in matches if not fits(f.path, suffixes, outright)))
+        passed_over.add(passed)
+        if not matches and passed.facts():
+            raise ConfigError(f"{key}: {pattern} matches no file that is read", passed.sentence())
         if not matches:
-            hint = "no such URL on the server" if remote else "paths are relative to the current folder"
+            hint = "no such URL on the server" if at_server else "paths are relative to the current folder"
             raise ConfigError(f"{key}: {pattern} matches no file", hint)
-        fitting = [f for f in matches if not suffixes or stem(f.path).endswith(suffixes)]
         if not fitting:
             raise ConfigError(
                 f"{key}: {matches[0].path} is not of this type (expected {', '.join(suffixes)}, "
-                f"compressed by {', '.join(COMPRESSIONS)} or not)"
+                f"compressed by {', '.join(COMPRESSIONS)} or not)",
+                passed.sentence() if len(passed.facts()) > 1 else None,
             )
-        for file in sorted(fitting, key=lambda f: (f.relative.count("/"), f.relative)):
+        for file in fitting:
             try:
                 file.path.encode("utf-8")
             except UnicodeEncodeError as e:
                 raise ConfigError(f"{key}: the name of the file {file.path!r} is not UTF-8", "rename it") from e
-            found.setdefault(file.path if remote else os.path.realpath(file.path), file)
-    return sorted(found.values(), key=lambda f: (f.relative, f.path))
+        (remote if at_server else local).extend(fitting)
+    files = [*once(local, passed_over), *once(remote, passed_over, by_name=True)]
+    return Listing(sorted(files, key=lambda f: (f.relative, f.path)), passed_over)
 
 
-def _local(pattern: str, key: str) -> list[File]:
+# suffixes that say what a file is; others (RC_2020-01.part.zst) say nothing
+_TELLING = """
+jsonl ndjson json parquet pq parq txt text md csv tsv xml html htm warc wet wat arc arrow feather orc avro zip tar 7z rar
+pdf doc docx epub tex rst log yaml yml toml ini py js ts c h cc cpp java go rs rb php sql sh db sqlite pkl pickle npy npz
+pt bin safetensors h5 hdf5 png jpg jpeg gif webp mp3 mp4 wav sha256 md5 idx index crc
+""".strip()
+
+
+def fits(path: str, suffixes: tuple[str, ...], outright: bool) -> bool:
+    """True if a file of this name is taken for one of a type; `outright`: a pattern names it."""
+    name = stem(path)
+    if not suffixes or name.endswith(suffixes):
+        return True
+    suffix = os.path.splitext(name)[1].removeprefix(".")
+    if named_compression(_without_query(path)):
+        return suffix not in _TELLING.split() and (outright or suffixes != PARQUET)
+    return outright and not suffix
+
+
+def _local(pattern: str, key: str, follow_links: bool, hidden_files: bool) -> tuple[list[File], bool, PassedOver]:
+    """The files a pattern matches, whether it names one outright, and what is passed over."""
+
     def unreadable(e: OSError) -> None:
         raise UnreachableError(
             f"{key}: the folder {e.filename} cannot be listed: {e.strerror}",
             "make it readable, or name the folders beside it one by one",
         ) from e
 
-    if os.path.isdir(pattern):
-        folders = os.walk(pattern, onerror=unreadable)
-        root, paths = pattern, [os.path.join(d, n) for d, _, names in folders for n in names]
-    elif os.path.lexists(pattern):
-        root, paths = os.path.dirname(pattern), [pattern]
-    else:
-        root = fixed_folder(pattern)
-        wild = pattern[len(root) :].lstrip("/")
-        for folder in _listed(root, wild):  # glob passes over what it may not list, its files would be missing unsaid
-            try:
-                os.scandir(folder).close()
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as e:
-                unreadable(e)
-        paths = [os.path.join(root, p) for p in glob.iglob(wild, root_dir=root or None, recursive=True)]
-    files = []
-    for path in paths:
-        if os.path.isfile(path):
-            stat = os.stat(path)
-            files.append(File(path, os.path.relpath(path, root or "."), stat.st_size, str(stat.st_mtime_ns)))
-    return files
+    is_folder = os.path.isdir(pattern)
+    if not is_folder and os.path.lexists(pattern):
+        paths = [pattern] if os.path.isfile(pattern) else []
+        return [local_file(path, os.path.dirname(pattern)) for path in paths], True, PassedOver()
+    root = pattern if is_folder else fixed_folder(pattern)
+    tree = Tree(root, follow_links, unreadable, (lambda name: False) if hidden_files else is_hidden)
+    found = tree.files() if is_folder else tree.matches(pattern[len(root) :].lstrip("/"))
+    return [local_file(path, root) for path in dict.fromkeys(found)], False, tree.passed_over
 
 
-def _listed(root: str, wild: str) -> Iterator[str]:
-    """The folders that `glob` lists for a pattern below `root`."""
-    yield root or "."
-    parts = wild.split("/")
-    for i, part in enumerate(parts):
-        if glob.has_magic(part) and parts[i - 1 : i] != ["**"]:  # below `**`: those of the `**`
-            folders = "/".join([*parts[: i + (part == "**")], ""])
-            yield from (os.path.join(root, f) for f in glob.iglob(folders, root_dir=root or None, recursive=True))
-
-
-def fixed_folder(pattern: str) -> str:
-    """The folder before the first wildcard; a folder of that very name has none. "" is the current one."""
-    fixed: list[str] = []
-    for part in pattern.split("/"):
-        if glob.has_magic(part) and not os.path.isdir("/".join([*fixed, part])):
-            break
-        fixed.append(part)
-    return "/".join(fixed) or "/" * pattern.startswith("/")
-
-
-def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
+def _remote(pattern: str, options: dict[str, Any], key: str, hidden_files: bool) -> tuple[list[File], bool, PassedOver]:
+    """As `_local`, on a server."""
     import fsspec
+
+    passed = PassedOver()
+    outright = False
 
     try:
         fs, path = fsspec.core.url_to_fs(pattern, **options)
@@ -140,7 +166,11 @@ def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
         elif not http and fs.isdir(path):
             names = fs.find(path)
         else:
-            names = [path]
+            names, outright = [path], True
+        if not outright and not hidden_files:
+            hidden = {name: _hidden_part(path, name) for name in names}
+            passed.hidden |= {fs.unstrip_protocol(part) for part in hidden.values() if part}
+            names = [name for name, part in hidden.items() if not part]
         files = []
         for name in names:
             info = fs.info(name)
@@ -156,7 +186,7 @@ def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
                 (str(info[k]) for k in ("ETag", "etag", "mtime", "LastModified", "created") if k in info), ""
             )
             files.append(File(fs.unstrip_protocol(name), name, int(info["size"]), identity))
-        return files
+        return files, outright, passed
     except ImportError as e:
         raise ConfigError(f"{key}: {pattern}: {one_line(e)}", _install(pattern)) from e
     except Exception as e:
@@ -165,7 +195,7 @@ def _remote(pattern: str, options: dict[str, Any], key: str) -> list[File]:
         if isinstance(e, ValueError):
             raise ConfigError(f"{key}: {pattern}: {e}") from e
         if _is_absent(e):
-            return []
+            return [], outright, passed
         raise
 
 
@@ -177,6 +207,16 @@ def _install(url: str) -> str:
     if protocol in extras:
         return install(extras[protocol])
     return f"pip install {others[protocol]}" if protocol in others else "install the fsspec backend it names"
+
+
+def _hidden_part(pattern: str, name: str) -> str:
+    """A name that a server lists up to its first hidden part that the pattern does not write; "" if it has none."""
+    written = _without_query(pattern).split("/")
+    parts = _without_query(name).split("/")
+    for i, part in enumerate(parts):
+        if is_hidden(part) and not any(p[:1] == part[0] and fnmatch.fnmatchcase(part, p) for p in written):
+            return "/".join(parts[: i + 1])
+    return ""
 
 
 def _status(e: BaseException) -> int | None:
@@ -261,120 +301,27 @@ def open_raw(path: str, options: dict[str, Any] | None = None, random: bool = Fa
 
 
 @contextlib.contextmanager
-def open_stream(path: str, options: dict[str, Any] | None = None) -> Iterator[IO[bytes]]:
-    """The decompressed bytes of a file, by its suffix; members and frames back to back are one stream.
+def open_stream(
+    path: str, options: dict[str, Any] | None = None, max_window_bytes: int = DEFAULT_MAX_WINDOW_BYTES
+) -> Iterator[IO[bytes]]:
+    """The decompressed bytes of a file, as `decompressed` gives them.
 
     Reading into damage raises EOFError (cut short) or OSError, after everything before it was given.
     """
     with open_raw(path, options) as raw:
-        yield decompressed(raw, path)
+        yield decompressed(raw, _without_query(path), max_window_bytes)
 
 
-def decompressed(raw: IO[bytes], name: str) -> IO[bytes]:
-    """`open_stream` of a file that is open; `name` tells how it is compressed."""
-    suffix = next((c for c in COMPRESSIONS if _without_query(name).lower().endswith(c)), None)
-    return raw if suffix is None else _Frames(raw, suffix)  # type: ignore[return-value]
+def read_head(path: str, options: dict[str, Any] | None = None, size: int = HEAD) -> bytes:
+    """The first bytes of a file as it lies there; b"" if it cannot be read. Raises: RetryableError."""
+    try:
+        with open_raw(path, options, random=True) as f:
+            return f.read(size)
+    except OSError:
+        return b""
 
 
-def _decompressor(suffix: str) -> Any:
-    """An object with decompress(), eof and unused_data for one frame (member, stream) of a format."""
-    match suffix:
-        case ".gz":
-            import zlib
-
-            return zlib.decompressobj(31)
-        case ".zst":
-            import zstandard
-
-            return zstandard.ZstdDecompressor().decompressobj()
-        case ".bz2":
-            import bz2
-
-            return bz2.BZ2Decompressor()
-        case ".xz":
-            import lzma
-
-            return lzma.LZMADecompressor()
-        case _:
-            try:
-                import lz4.frame
-            except ImportError as e:
-                raise ConfigError(".lz4: lz4 is not installed", install("warc")) from e
-            return lz4.frame.LZ4FrameDecompressor()
-
-
-class _Frames:
-    """Frames back to back as one stream that gives all it decoded before it says that the last frame is cut short.
-
-    The libraries' own file objects lose up to a buffer of good data there, or (zstandard) take the cut for an end.
-    """
-
-    _INPUT_BYTES = 1 << 16  # a thousandfold expansion then stays at 64 MiB
-
-    def __init__(self, raw: IO[bytes], suffix: str):
-        self._raw, self._suffix = raw, suffix
-        self._frame: Any = None
-        self._input = self._ready = b""
-        self._error: BaseException | None = None  # met while there was something to give first
-
-    def read(self, size: int = -1) -> bytes:
-        """`size` bytes; fewer before the end and before damage, which the next call raises; b"" at the end.
-
-        Raises: EOFError: cut short; OSError: damaged.
-        """
-        if size < 0:
-            return b"".join(iter(lambda: self.read(1 << 20), b""))
-        pieces: list[bytes] = []
-        missing = size
-        while missing:
-            if not self._ready:
-                try:
-                    self._ready = self._decode()
-                except (EOFError, OSError) as e:
-                    self._error = e
-                    if not pieces:
-                        raise
-                    break
-                if not self._ready:
-                    break
-            pieces.append(self._ready[:missing])
-            self._ready = self._ready[missing:]
-            missing -= len(pieces[-1])
-        return b"".join(pieces)
-
-    def _decode(self) -> bytes:
-        """What the next of the input decodes to, b"" at the end."""
-        if self._error is not None:
-            raise self._error
-        while True:
-            if not self._input:
-                self._input = self._raw.read(self._INPUT_BYTES)
-                if not self._input:
-                    if self._frame is not None:
-                        raise EOFError("the compressed file is cut short")
-                    return b""
-            if self._frame is None:
-                if self._suffix == ".gz":
-                    self._input = self._input.lstrip(b"\0")  # padding of tape days
-                    if not self._input:
-                        continue
-                self._frame = _decompressor(self._suffix)
-            try:
-                chunk, self._input = self._input, b""
-                ready = self._frame.decompress(chunk)
-            except damage() as e:
-                raise OSError(f"damaged {self._suffix} data: {e}") from e
-            if self._frame.eof:
-                self._input, self._frame = self._frame.unused_data or b"", None
-            if ready:
-                return ready
-
-
-def damage() -> tuple[type[BaseException], ...]:
-    """Errors that reading a damaged file raises."""
-    import lzma
-    import zlib
-
-    import zstandard
-
-    return (EOFError, OSError, RuntimeError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+def compression_of(path: str) -> str:
+    """The suffix of the format a file is compressed in, "" if in none; of a remote file what its name says."""
+    head = b"" if is_remote(path) else read_head(path)
+    return compression_by(head, _without_query(path)) if head else named_compression(_without_query(path))

@@ -20,10 +20,12 @@ import yaml
 
 from gpu_curate import hub
 from gpu_curate.config import HuggingFaceSource, JsonlSource, ParquetSource, RowGroups
-from gpu_curate.errors import ConfigError, RetryableError, install, one_line
+from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
-from gpu_curate.sources.files import COMPRESSIONS, File, open_raw, stem
+from gpu_curate.sources.compression import COMPRESSIONS
+from gpu_curate.sources.files import open_raw, stem
 from gpu_curate.sources.jsonl import JsonlReader
+from gpu_curate.sources.listing import File, Listing, PassedOver, Tree, local_file
 from gpu_curate.sources.parquet import ParquetReader
 
 _INSTALL = install("huggingface")
@@ -53,10 +55,11 @@ class HuggingFaceReader:
         common = source.model_dump(include={"name", "keep_columns", "group_column", "storage_options", "text_column"})
         self._parquet = ParquetReader(ParquetSource(type="parquet", row_groups=source.row_groups, **common))
         self.rows = self._parquet.rows
-        self._jsonl = JsonlReader(JsonlSource(type="jsonl", **common))
+        lines = source.model_dump(include={"max_line_bytes", "max_window_bytes"})
+        self._jsonl = JsonlReader(JsonlSource(type="jsonl", **lines, **common))
 
-    def files(self) -> list[File]:
-        """The files of the split, in order of their names.
+    def files(self) -> Listing:
+        """The files of the split, in order of their names, and what a folder holds beside them that links lead out of it.
 
         Raises:
             ConfigError: no such data set, revision, configuration or split (the message names those there are), files of
@@ -66,15 +69,16 @@ class HuggingFaceReader:
         if source.path:
             self._fail(f"path {source.path!r}: a data set has none", "give its name or folder as `dataset`")
         if source.streaming:
-            return self._shards()
+            return Listing(self._shards(), PassedOver())
         local = os.path.isdir(source.dataset)
-        files, readme = self._local() if local else self._hub()
+        passed_over = PassedOver()
+        files, readme = self._local(passed_over) if local else self._hub()
         splits = self._splits(sorted(files), readme)
         if source.split not in splits:
             hint = "limit what is read by max_documents or row_groups" if "[" in source.split else None
             self._fail(f"split {source.split!r} does not exist (it has {_names(splits)})", hint)
         chosen = self._readable(splits[source.split])
-        return [files[name] for name in chosen]
+        return Listing([files[name] for name in chosen], passed_over)
 
     def columns(self, path: str) -> tuple[list[str], int | None]:
         """As the readers of its files have it; of a stream, what the library knows."""
@@ -100,22 +104,24 @@ class HuggingFaceReader:
 
     # ------------------------------------------------------------------------------------------- which files there are
 
-    def _local(self) -> tuple[dict[str, File], str]:
+    def _local(self, passed_over: PassedOver) -> tuple[dict[str, File], str]:
         """Files by their name relative to the folder, and README.md."""
         root = self.source.dataset
         if self.source.revision is not None:
             self._fail(
                 f"revision {self.source.revision!r}: a local folder has none", "leave it out, or name a data set"
             )
-        files = {}
-        for folder, folders, names in os.walk(root):
-            folders[:] = [f for f in folders if not _is_hidden(f)]
-            for name in names:
-                path = os.path.join(folder, name)
-                relative = os.path.relpath(path, root).replace(os.sep, "/")
-                if not _is_hidden(name):
-                    stat = os.stat(path)
-                    files[relative] = File(path, relative, stat.st_size, str(stat.st_mtime_ns))
+
+        def unreadable(e: OSError) -> None:
+            raise UnreachableError(
+                f"source {self.source.name}: data set {root}: the folder {e.filename} cannot be listed: {e.strerror}"
+            ) from e
+
+        hidden = (lambda name: False) if self.source.hidden_files else _is_hidden
+        tree = Tree(root, self.source.follow_links, unreadable, hidden)
+        files = {file.relative: file for file in (local_file(path, root) for path in tree.files())}
+        tree.passed_over.hidden.clear()  # what the hub itself never takes for data
+        passed_over.add(tree.passed_over)
         if "README.md" not in files:
             return files, ""
         with open(files["README.md"].path, encoding="utf-8", errors="replace") as f:

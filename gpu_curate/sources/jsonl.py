@@ -1,11 +1,17 @@
-"""JSON Lines: one object a line. Lines end at LF (a CR before it belongs to the end), and nowhere else."""
+"""JSON Lines: one object a line. Lines end at LF (a CR before it belongs to the end), and nowhere else.
+
+Files of other layouts under these names are read too: a JSON array of objects, and objects over several lines or back to
+back. UTF-16 and UTF-32 are turned into UTF-8.
+"""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import itertools
 import json
+import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import IO, Any
 
 import orjson
@@ -13,11 +19,16 @@ import orjson
 from gpu_curate.config import JsonlSource
 from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split
-from gpu_curate.sources.files import COMPRESSIONS, damage, is_remote, open_raw, open_stream
+from gpu_curate.sources.compression import compression_by, damage
+from gpu_curate.sources.files import compression_of, is_remote, open_raw, open_stream, read_head
+from gpu_curate.sources.json_values import Value, too_long, values
 
 HEAD_BYTES = 200
 RECORDS = 100  # that `columns` looks at
 _MAX_NAMES = 10_000  # that it gives
+_LAYOUT_BYTES = 1 << 20  # of which the layout of a file is told
+_MAX_VALUES = 1 << 22  # of one line: a Python object takes some 70 bytes, and "[],[],[]," has one every three
+_COUNTED_BYTES = 4 << 20  # shorter lines cannot hold so many
 _CHUNK = 1 << 22
 BOM = b"\xef\xbb\xbf"
 
@@ -28,7 +39,11 @@ class JsonlReader:
     A plain local file larger than a partition is read in parallel by byte ranges that end at line ends; its lines are
     counted first, at memory speed, so that rows are the same whatever the ranges. A row is a line, blank ones included.
     A line that is blank is no record and no error; one that is not a JSON object with a string under `text_column` is
-    rejected with its byte offset. A file without any record is skipped as `empty_file`. Memory: the longest line.
+    rejected with its byte offset, and so is one of more than `max_line_bytes`. A file without any record is skipped as
+    `empty_file`.
+
+    A file that begins with an array, or with an object that ends on a later line or before another one, is read value by
+    value by one worker; a row is the number of the value. Memory: `max_line_bytes`, and a chunk.
     """
 
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json")
@@ -39,9 +54,14 @@ class JsonlReader:
         self._keep = {name: name.split(".") for name in source.extra_columns}
 
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
-        if path.lower().endswith(COMPRESSIONS):
-            return [Split(path, 0, -1, 0, size * 4)]
-        if size <= max_bytes or is_remote(path):
+        if is_remote(path):
+            return [Split(path, 0, -1, 0, size * 4 if compression_of(path) else size, False)]
+        head = read_head(path, size=_LAYOUT_BYTES)
+        if compression_by(head, path):
+            return [Split(path, 0, -1, 0, size * 4, False)]
+        if _wide_encoding(head) or not _is_lines(head, len(head) == size):
+            return [Split(path, 0, -1, 0, size, False)]
+        if size <= max_bytes:
             return [Split(path, 0, -1, 0, size)]
         try:
             return list(_line_ranges(path, size, max_bytes))
@@ -52,10 +72,12 @@ class JsonlReader:
         """Keys of the first objects of a file, dotted where they are inside others, and the number of these objects."""
         names: dict[str, None] = {}
         objects = 0
-        with open_stream(path, self.source.storage_options) as f:
-            for _, line in islice(_lines(f, 0, None), 10 * RECORDS):
+        with open_stream(path, self.source.storage_options, self.source.max_window_bytes) as f:
+            for found in itertools.islice(self._values(f), 10 * RECORDS):
+                if found.problem is not None:
+                    continue
                 try:
-                    value = parse_object(line.removeprefix(BOM))
+                    value = parse_object(found.data.removeprefix(BOM))
                 except (ValueError, RecursionError):
                     continue
                 objects += 1
@@ -67,33 +89,60 @@ class JsonlReader:
         return list(names), objects
 
     def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
-        whole = split.stop < 0
+        source, opened = self.source, contextlib.ExitStack()
         try:
-            opened = contextlib.ExitStack()
-            f = opened.enter_context((open_stream if whole else open_raw)(split.path, self.source.storage_options))
-        except OSError as e:  # it was there when the run was planned
+            if split.stop < 0:
+                f = opened.enter_context(open_stream(split.path, source.storage_options, source.max_window_bytes))
+            else:
+                f = opened.enter_context(open_raw(split.path, source.storage_options))
+        except damage() as e:  # it was there when the run was planned
             yield Reject(split.first_row, None, f"unreadable: {e}", cut=True)
             return
         with opened:
-            if whole:
-                yield from self._records(_lines(f, 0, None), split, skip)
+            if split.stop < 0:
+                yield from self._records(self._values(f), split, skip)
             else:
                 f.seek(split.start)
-                yield from self._records(_lines(f, split.start, split.stop), split, skip)
+                chunks = iter(lambda: f.read(_CHUNK), b"")
+                yield from self._records(_lines(chunks, split.start, split.stop, source.max_line_bytes), split, skip)
 
-    def _records(self, lines: Iterator[tuple[int, bytes]], split: Split, skip: int) -> Iterator[Record | Reject | Skip]:
+    def _values(self, f: IO[bytes]) -> Iterator[Value]:
+        """The lines or values of a whole file."""
+        limit = self.source.max_line_bytes
+        head, error = _head(f)
+        wide = _wide_encoding(head)
+        chunks = itertools.chain([head] if head else [], _raised(error), iter(lambda: f.read(_CHUNK), b""))
+        if wide:
+            chunks = _transcoded(chunks, wide)
+            head = next(chunks, b"")
+            chunks = itertools.chain([head], chunks)
+        if _is_lines(head, len(head) < _LAYOUT_BYTES):
+            found = _lines(chunks, 0, None, limit)
+        else:
+            start = len(BOM) if head.startswith(BOM) else 0
+            first = next(chunks)[start:]
+            found = (v._replace(offset=v.offset + start) for v in values(itertools.chain([first], chunks), limit))
+        return (v._replace(offset=None) for v in found) if wide else found
+
+    def _records(self, found: Iterator[Value], split: Split, skip: int) -> Iterator[Record | Reject | Skip]:
         row, offset = split.first_row - 1, split.start
         empty = split.stop < 0  # a range is a part of a file that is not
         try:
-            for row, (offset, line) in enumerate(lines, split.first_row):
-                if offset == 0:
-                    line = line.removeprefix(BOM)
-                if line.strip(b" \t\r"):
+            for row, (offset, data, problem) in enumerate(found, split.first_row):
+                if offset in (0, None) and row == 0:
+                    data = data.removeprefix(BOM)
+                if problem is not None:
                     empty = False
                     if skip:
                         skip -= 1
                         continue
-                    yield self._record(row, offset, line)
+                    yield Reject(row, offset, problem + _wrapped(data), data[:HEAD_BYTES])
+                elif data.strip(b" \t\r"):
+                    empty = False
+                    if skip:
+                        skip -= 1
+                        continue
+                    yield self._record(row, offset, data)
         except damage() as e:
             where = "before the end of the first row" if row < 0 else f"after row {row} (offset {offset})"
             yield Reject(row + 1, None, f"truncated or damaged {where}: {e}", cut=True)
@@ -101,14 +150,17 @@ class JsonlReader:
         if empty:
             yield Skip("empty_file")
 
-    def _record(self, row: int, offset: int, line: bytes) -> Record | Reject:
+    def _record(self, row: int, offset: int | None, line: bytes) -> Record | Reject:
+        if len(line) > _COUNTED_BYTES and _holds_more_values(line, _MAX_VALUES):
+            return Reject(row, offset, f"more than {_MAX_VALUES} values in one record", line[:HEAD_BYTES])
         try:
             value = parse_object(line)
             text = get_field(value, self._text)
         except (ValueError, RecursionError) as e:
             return Reject(row, offset, str(e) or "nested too deeply", line[:HEAD_BYTES])
         except KeyError:
-            return Reject(row, offset, f"no {self.source.text_column!r} in the object", line[:HEAD_BYTES])
+            what = f"no {self.source.text_column!r} in the object" + _wrapper(value)
+            return Reject(row, offset, what, line[:HEAD_BYTES])
         except BaseException as e:
             return Reject(row, offset, refusal(e), line[:HEAD_BYTES])
         if not isinstance(text, str):
@@ -129,7 +181,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
         value = orjson.loads(line)
     except orjson.JSONDecodeError:  # stricter than the standard library: lone surrogate escapes, NaN, long integers
         try:
-            value = json.loads(line.decode("utf-8"))
+            value = json.loads(line.decode("utf-8", "surrogatepass"))
         except UnicodeDecodeError as e:
             raise ValueError(f"not UTF-8: {e.reason} at byte {e.start} of the line") from None
         except json.JSONDecodeError as e:
@@ -170,32 +222,156 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), "an object")
 
 
-def _lines(f: IO[bytes], offset: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
-    """(offset, line without its LF) of the lines that start before `stop`."""
-    pieces: list[bytes] = []  # of a line that began in an earlier chunk
-    start = offset
-    while stop is None or start < stop:
+def _wrapper(value: dict[str, Any]) -> str:
+    """What to say of an object without text that may hold the records itself: {"data": [{...}, ...]}."""
+    for name, held in value.items():
+        if isinstance(held, list) and held and isinstance(held[0], dict):
+            return (
+                f"; its {name!r} is a list of {len(held)} objects: if they are the records, take them out "
+                f"(jq -c '.[\"{name}\"][]' FILE > NEW.jsonl)"
+            )
+    return ""
+
+
+_WRAPPED = re.compile(rb'\s*\{\s*"([^"\\]{1,100})"\s*:\s*\[\s*\{')
+
+
+def _wrapped(head: bytes) -> str:
+    """As `_wrapper`, of an object of which only the beginning is known."""
+    found = _WRAPPED.match(head)
+    if found is None:
+        return ""
+    name = found[1].decode("utf-8", "replace")
+    return f"; its {name!r} is a list of objects: if they are the records, take them out (jq -c '.[\"{name}\"][]' FILE > NEW.jsonl)"
+
+
+_COUNTED = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[,\[{]', re.DOTALL)
+
+
+def _holds_more_values(line: bytes, limit: int) -> bool:
+    """True if parsing a line would make more than `limit` objects, or nearly so many."""
+    marks = line.count(b",") + line.count(b"[") + line.count(b"{")
+    if marks <= limit:
+        return False  # few even if all lie outside of strings
+    return next(itertools.islice(_COUNTED.finditer(line), limit, None), None) is not None
+
+
+def _head(f: IO[bytes]) -> tuple[bytes, BaseException | None]:
+    """The first bytes of a stream, and what was raised behind them."""
+    head = b""
+    try:
+        while len(head) < _LAYOUT_BYTES and (more := f.read(_LAYOUT_BYTES - len(head))):
+            head += more
+    except damage() as e:
+        return head, e
+    return head, None
+
+
+def _raised(error: BaseException | None) -> Iterator[bytes]:
+    if error is not None:
+        raise error
+    yield from ()
+
+
+_WIDE = (
+    (b"\xff\xfe\0\0", "utf-32"),
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+    (b"{\0\0\0", "utf-32-le"),
+    (b"\0\0\0{", "utf-32-be"),
+    (b"[\0\0\0", "utf-32-le"),
+    (b"\0\0\0[", "utf-32-be"),
+    (b"{\0", "utf-16-le"),
+    (b"\0{", "utf-16-be"),
+    (b"[\0", "utf-16-le"),
+    (b"\0[", "utf-16-be"),
+)
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    """UTF-16 or UTF-32, with a byte order mark or without, if that makes JSON of the beginning; None: of one byte."""
+    encoding = next((encoding for mark, encoding in _WIDE if head.startswith(mark)), None)
+    if encoding is None:
+        return None
+    text = head[:800].decode(encoding, "replace").strip()
+    return encoding if text[:1] in ("{", "[") and ('"' in text or text in ("{}", "[]")) else None
+
+
+def _transcoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """Chunks in UTF-8. What is no character is U+FFFD."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+    if last := decoder.decode(b"", True):
+        yield last.encode("utf-8", "replace")
+
+
+def _is_lines(head: bytes, whole: bool) -> bool:
+    """True if a file that begins with `head` holds a record a line; False if values that lines do not end.
+
+    These are arrays, and objects of which the first ends on a later line, or before another one on its line.
+    """
+    body = head.removeprefix(BOM).lstrip(b" \t\r\n")
+    if not body.startswith((b"{", b"[")):
+        return True
+    line, end, following = body.partition(b"\n")
+    if body.startswith(b"["):  # lines too if the first is an array of anything but objects
         try:
-            chunk = f.read(_CHUNK)
-        except EOFError:
-            if pieces:  # what was read of the cut line is not a record
-                pieces.clear()
-            raise
+            return bool(following.strip()) and not all(isinstance(e, dict) for e in json.loads(line))
+        except (ValueError, RecursionError):
+            return False
+    if end or whole:
+        try:
+            parse_object(line)
+            return True
+        except (ValueError, RecursionError):
+            pass
+    first = next(values(iter([body]), len(body)), None)
+    if first is None or first.problem is not None:
+        # an object of a megabyte over many lines, or lines of which the first is broken
+        return not end or whole or b"\n{" in body
+    try:
+        parse_object(first.data)
+    except (ValueError, RecursionError):
+        return True
+    following = body[len(first.data) :].lstrip(b" \t\r\n")[:1]
+    return not (following in (b"{", b"[", b",") or (not following and whole))
+
+
+def _lines(chunks: Iterator[bytes], offset: int, stop: int | None, limit: int) -> Iterator[Value]:
+    """The lines that start before `stop`, without their LF; of one longer than `limit` the beginning, and a problem."""
+    pieces: list[bytes] = []  # of a line that began in an earlier chunk
+    start, held, size = offset, 0, 0  # bytes of the pieces, and of the line up to here
+    while stop is None or start < stop:
+        chunk = next(chunks, b"")
         if not chunk:
-            if pieces:
-                yield start, b"".join(pieces)
+            if size:
+                yield _line(start, pieces, size, limit)
             return
         *lines, rest = chunk.split(b"\n")
         for line in lines:
-            if pieces:
-                line = b"".join([*pieces, line])
-                pieces.clear()
-            yield start, line
-            start += len(line) + 1
+            if size:
+                pieces.append(line)
+                size += len(line)
+                yield _line(start, pieces, size, limit)
+                start += size + 1
+                pieces, held, size = [], 0, 0
+            else:
+                yield Value(start, line) if len(line) <= limit else _line(start, [line], len(line), limit)
+                start += len(line) + 1
             if stop is not None and start >= stop:
                 return
-        if rest:
+        size += len(rest)
+        if rest and held <= limit:
             pieces.append(rest)
+            held += len(rest)
+
+
+def _line(start: int, pieces: list[bytes], size: int, limit: int) -> Value:
+    if size > limit:
+        return Value(start, pieces[0][:HEAD_BYTES], too_long(limit))
+    return Value(start, b"".join(pieces))
 
 
 def _line_ranges(path: str, size: int, max_bytes: int) -> Iterator[Split]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from gpu_curate.config import TextSource
 from gpu_curate.sources import Record, Reject, Skip, Split
-from gpu_curate.sources.files import COMPRESSIONS, damage, open_stream
+from gpu_curate.sources.compression import damage
+from gpu_curate.sources.files import compression_of, open_stream
 
 HEAD_BYTES = 200
 
@@ -20,7 +21,7 @@ class TextReader:
         self.source = source
 
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
-        return [Split(path, 0, -1, 0, size * 4 if path.lower().endswith(COMPRESSIONS) else size)]
+        return [Split(path, 0, -1, 0, size * 4 if compression_of(path) else size, False)]
 
     def columns(self, path: str) -> tuple[list[str], None]:
         return [], None
@@ -30,7 +31,7 @@ class TextReader:
             return
         limit = self.source.max_file_bytes
         try:
-            with open_stream(split.path, self.source.storage_options) as f:
+            with open_stream(split.path, self.source.storage_options, self.source.max_window_bytes) as f:
                 data = f.read(limit + 1)
                 while len(data) <= limit and (more := f.read(limit + 1 - len(data))):  # a short read: the end or damage
                     data += more

@@ -27,7 +27,8 @@ from gpu_curate.config import WikipediaSource
 from gpu_curate.document import ROW_BITS
 from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split
-from gpu_curate.sources.files import COMPRESSIONS, damage, open_raw, open_stream
+from gpu_curate.sources.compression import damage
+from gpu_curate.sources.files import compression_of, open_raw, open_stream
 from gpu_curate.text.wikitext import Namespaces, extract, is_redirect, language_code
 
 HEAD_BYTES = 200
@@ -85,13 +86,14 @@ class WikipediaReader:
     def __init__(self, source: WikipediaSource):
         self.source = source
         self._sites: dict[str, SiteInfo] = {}
+        self._compressions: dict[str, str] = {}
 
     def columns(self, path: str) -> tuple[list[str], None]:
         return ["title", "page_id", "url", "timestamp", "template_gaps"], None
 
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
-        """Ranges of bytes, of about `max_bytes` of extracted text. Reads nothing."""
-        suffix = _compression(path)
+        """Ranges of bytes, of about `max_bytes` of extracted text. Reads what tells the compression."""
+        suffix = self._compression(path)
         if suffix not in ("", ".bz2"):
             return [Split(path, 0, -1, 0, size * _TEXT_PER_BZ2_BYTE)]
         per_byte = _TEXT_PER_BZ2_BYTE if suffix else _TEXT_PER_XML_BYTE
@@ -110,11 +112,11 @@ class WikipediaReader:
                 yield self._page(*found) if isinstance(found, _Page) else found
 
     def _read(self, split: Split) -> Iterator[_Page | Reject]:
-        suffix = _compression(split.path)
+        suffix = self._compression(split.path)
         options = self.source.storage_options
         site = self._site(split.path)
         if suffix not in ("", ".bz2"):
-            with open_stream(split.path, options) as f:
+            with open_stream(split.path, options, self.source.max_window_bytes) as f:
                 yield from self._pages(_text(f, 0, None), split, None, site)
             return
         with open_raw(split.path, options) as f:
@@ -125,6 +127,12 @@ class WikipediaReader:
             f.seek(split.start)
             chunks = bz2_blocks(f, split.start) if suffix else _text(f, split.start, stop)
             yield from self._pages(chunks, split._replace(stop=stop), _slots(size) if suffix else None, site)
+
+    def _compression(self, path: str) -> str:
+        """What a file is compressed by, asked once a file and reader."""
+        if path not in self._compressions:
+            self._compressions[path] = compression_of(path)
+        return self._compressions[path]
 
     def _pages(
         self, chunks: Iterator[Chunk], split: Split, slots: int | None, site: SiteInfo
@@ -157,12 +165,12 @@ class WikipediaReader:
     def _site(self, path: str) -> SiteInfo:
         """The head of the dump, read once a file and reader."""
         if path not in self._sites:
-            suffix, options = _compression(path), self.source.storage_options
+            suffix, options = self._compression(path), self.source.storage_options
             if suffix in ("", ".bz2"):
                 with open_raw(path, options) as f:
                     self._sites[path] = _site_info(bz2_blocks(f, 0) if suffix else _text(f, 0, None))
             else:
-                with open_stream(path, options) as f:
+                with open_stream(path, options, self.source.max_window_bytes) as f:
                     self._sites[path] = _site_info(_text(f, 0, None))
         return self._sites[path]
 
@@ -357,11 +365,6 @@ def _language(database: str, base: str, head: bytes) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------ chunks
-
-
-def _compression(path: str) -> str:
-    lower = path.lower()
-    return next((suffix for suffix in COMPRESSIONS if lower.endswith(suffix)), "")
 
 
 def _slots(size: int) -> int:

@@ -19,7 +19,8 @@ from gpu_curate.document import MAX_FILES, doc_id
 from gpu_curate.document_text import OriginWriter, by_reference, can_refer
 from gpu_curate.errors import MAX_ATTEMPTS, ConfigError, FatalError, InputError, RetryableError, UnreachableError
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split
-from gpu_curate.sources.files import File, find
+from gpu_curate.sources.files import find
+from gpu_curate.sources.listing import File, Listing
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.rejects import add_kinds, first_reject, kind_of, place_of, write_reject
 from gpu_curate.storage import file_hash, publish, read_json, write_json, write_table
@@ -37,6 +38,7 @@ SCHEMA = pa.schema(
 )
 _MAX_TASKS = 999_999
 FILES = ".files.json"  # in documents/: file number → source, path, size, records where the file says how many
+PASSED_OVER = ".passed_over.json"  # in documents/ and references/: source → what its patterns hold and is not read
 MARKUP_SUFFIX = ".markup.json"  # [markup, text] of the first documents of a partition that were extracted from markup
 MARKUP_SAMPLE_CHARS = 1 << 16
 _SCRUB_BYTES = 1 << 18  # texts that are searched for personal data in one call; four times as much is no faster
@@ -78,22 +80,29 @@ def make_reader(source: SourceBase) -> Reader:
     return Kind(source)  # type: ignore[arg-type]
 
 
-def find_files(source: SourceBase, reader: Reader) -> list[File]:
-    """The files of a source in order. Raises: ConfigError."""
+def find_files(source: SourceBase, reader: Reader) -> Listing:
+    """The files of a source in order, and what is passed over. Raises: ConfigError."""
     own = getattr(reader, "files", None)  # a data set by name knows its files itself
     if own is not None:
         return own()
-    return find(source.paths, reader.suffixes, source.storage_options, f"source {source.name}: path")  # type: ignore[attr-defined]
+    key, suffixes = f"source {source.name}: path", reader.suffixes  # type: ignore[attr-defined]
+    return find(source.paths, suffixes, source.storage_options, key, source.follow_links, source.hidden_files)
 
 
 def inventory(config: Config) -> list[list[File]]:
     """The files of every source. Raises: ConfigError: one is missing, or there are too many."""
-    files = [find_files(s, make_reader(s)) for s in config.sources]
+    return [listing.files for listing in listings(config)]
+
+
+def listings(config: Config) -> list[Listing]:
+    """As `inventory`, with what every source passes over."""
+    found = [find_files(s, make_reader(s)) for s in config.sources]
+    files = [listing.files for listing in found]
     if sum(map(len, files)) > MAX_FILES:
         raise ConfigError(
             f"{sum(map(len, files))} input files; a doc_id holds {MAX_FILES}", "pack them into fewer files"
         )
-    return files
+    return found
 
 
 def read_tasks(config: Config, files: list[list[File]], rows: dict[str, int] | None = None) -> list[ReadTask]:
@@ -192,7 +201,7 @@ class Documents(Stage):
     )
 
     def settings(self, config: Config) -> Any:
-        dropped = {"weight", "tokens", "storage_options"}
+        dropped = {"weight", "tokens", "storage_options", "follow_links", "hidden_files"}  # files are among the inputs
         if config.pii.phone != "off":
             from gpu_curate.text.pii import PiiScanner
 
@@ -234,7 +243,8 @@ class Documents(Stage):
         return files, [file_hash(Path(p)) for p in lists if Path(p).is_file()]
 
     def plan(self, context: Context) -> dict[str, Any]:
-        files = inventory(context.config)
+        found = listings(context.config)
+        files = [listing.files for listing in found]
         rows: dict[str, int] = {}
         tasks = read_tasks(context.config, files, rows)
         listing = [
@@ -243,6 +253,10 @@ class Documents(Stage):
             for f in own
         ]
         write_json(context.box(self.name).folder / FILES, listing)  # file number → file
+        passed = {s.name: l.passed_over.facts() for s, l in zip(context.config.sources, found, strict=True)}
+        write_json(
+            context.box(self.name).folder / PASSED_OVER, {name: facts for name, facts in passed.items() if facts}
+        )
         return {f"{number:06d}": task for number, task in enumerate(tasks)}
 
     def finish(self, context: Context) -> None:

@@ -18,20 +18,30 @@ from gpu_curate.config import Config, Reference
 from gpu_curate.document import MAX_FILES, doc_id
 from gpu_curate.errors import ConfigError
 from gpu_curate.guard import refusal
-from gpu_curate.sources.files import File, decompressed, find, open_raw, stem
+from gpu_curate.sources.compression import decompressed
+from gpu_curate.sources.files import find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
+from gpu_curate.sources.listing import File, Listing
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.documents import SCHEMA
+from gpu_curate.stages.documents import PASSED_OVER, SCHEMA
 from gpu_curate.stages.signatures import Signatures
-from gpu_curate.storage import write_table
+from gpu_curate.storage import write_json, write_table
 
 _PARQUET = (".parquet", ".pq", ".parq")
 SUFFIXES = (".jsonl", ".ndjson", ".json", *_PARQUET, ".txt", ".zip")
 
 
+def reference_listings(config: Config) -> list[tuple[Reference, Listing]]:
+    """The files of every reference set, and what is passed over. Raises: ConfigError."""
+    return [
+        (r, find(r.paths, SUFFIXES, {}, f"reference {r.name}: path", r.follow_links, r.hidden_files))
+        for r in config.references
+    ]
+
+
 def reference_files(config: Config) -> list[tuple[Reference, list[File]]]:
     """The files of every reference set. Raises: ConfigError."""
-    return [(r, find(r.paths, SUFFIXES, {}, f"reference {r.name}: path")) for r in config.references]
+    return [(r, listing.files) for r, listing in reference_listings(config)]
 
 
 class References(Stage):
@@ -60,6 +70,10 @@ class References(Stage):
         return [[(f.relative, f.size, f.identity) for f in files] for _, files in reference_files(config)]
 
     def plan(self, context: Context) -> dict[str, Any]:
+        passed = {r.name: listing.passed_over.facts() for r, listing in reference_listings(context.config)}
+        write_json(
+            context.box(self.name).folder / PASSED_OVER, {name: facts for name, facts in passed.items() if facts}
+        )
         return {f"{i:06d}": i for i in range(len(context.config.references))}
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def train_from_files(
         JsonlReader.suffixes: make_reader(JsonlSource(name="jsonl", type="jsonl", text_column=text_column)),
         "": make_reader(TextSource(name="text", type="text")),
     }
-    files = find(paths, (), {}, "tokenizer train: PATH")
+    files = find(paths, (), {}, "tokenizer train: PATH").files
     reader_of = [next(r for suffixes, r in readers.items() if stem(f.path).endswith(suffixes)) for f in files]
     of_reader = {r: [f for f, own in zip(files, reader_of, strict=True) if own is r] for r in readers.values()}
     check_columns([r.source for r in of_reader], of_reader, of_reader.values(), {"text_column": "--text-column"})

@@ -19,8 +19,9 @@ import pytest
 from gpu_curate.config import JsonlSource, ParquetSource, TextSource
 from gpu_curate.errors import ConfigError, RetryableError
 from gpu_curate.sources import Record, Reject
-from gpu_curate.sources.files import find, fixed_folder, open_stream
+from gpu_curate.sources.files import find, open_stream
 from gpu_curate.sources.jsonl import JsonlReader
+from gpu_curate.sources.listing import fixed_folder
 from gpu_curate.sources.parquet import ParquetReader
 from gpu_curate.sources.text import TextReader
 
@@ -31,13 +32,17 @@ def test_files_come_in_order_of_their_path_below_the_pattern(tmp_path):
         (tmp_path / name).write_text("x")
     suffixes = (".jsonl", ".json")
     for pattern in (str(tmp_path), str(tmp_path / "**" / "*"), str(tmp_path) + "/"):
-        assert [f.relative for f in find([pattern], suffixes, {}, "k")] == ["a/a.json", "a/c.jsonl.gz", "z/b.jsonl"]
+        assert [f.relative for f in find([pattern], suffixes, {}, "k").files] == [
+            "a/a.json",
+            "a/c.jsonl.gz",
+            "z/b.jsonl",
+        ]
 
 
 def test_a_file_named_twice_is_read_once(tmp_path):
     (tmp_path / "a.jsonl").write_text("x")
     patterns = [str(tmp_path / "a.jsonl"), str(tmp_path / "*.jsonl")]
-    assert len(find(patterns, (".jsonl",), {}, "k")) == 1
+    assert len(find(patterns, (".jsonl",), {}, "k").files) == 1
 
 
 def test_a_file_of_several_names_is_read_once_under_the_shortest(tmp_path, monkeypatch):
@@ -48,7 +53,7 @@ def test_a_file_of_several_names_is_read_once_under_the_shortest(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     spellings = ["data/**/*.jsonl", "./data/a.jsonl", "data/../data/a.jsonl", str(tmp_path / "data")]
     for patterns in (spellings[:1], spellings, spellings[:0:-1]):
-        (file,) = find(patterns, (".jsonl",), {}, "k")
+        (file,) = find(patterns, (".jsonl",), {}, "k").files
         assert file.relative == "a.jsonl"
 
 
@@ -56,7 +61,7 @@ def test_copies_and_files_of_one_name_in_two_folders_are_all_read(tmp_path):
     for name in ("a/x.jsonl", "b/x.jsonl"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("x")
-    assert len(find([str(tmp_path / "a"), str(tmp_path / "b")], (".jsonl",), {}, "k")) == 2
+    assert len(find([str(tmp_path / "a"), str(tmp_path / "b")], (".jsonl",), {}, "k").files) == 2
 
 
 @pytest.mark.parametrize("pattern", ["", "**/*.jsonl", "**", "*/*.jsonl", "*/b/*.jsonl", "*/**/*.jsonl"])
@@ -65,7 +70,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error_that_names_it(tmp_path, monk
     (tmp_path / "closed" / "b").mkdir(parents=True)
     for folder in (".", "open", "open/b"):
         (tmp_path / folder / "a.jsonl").write_text("x")
-    assert find([str(tmp_path / pattern)], (".jsonl",), {}, "k")
+    assert find([str(tmp_path / pattern)], (".jsonl",), {}, "k").files
     scandir = os.scandir
 
     def refuse(path="."):  # as the kernel does, except to root
@@ -78,7 +83,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error_that_names_it(tmp_path, monk
     for given in (pattern or ".", str(tmp_path / pattern)):
         with pytest.raises(ConfigError, match=r"k: the folder .*closed.* cannot be listed: Permission denied"):
             find([given], (".jsonl",), {}, "k")
-    assert find([str(tmp_path / "*.jsonl")], (".jsonl",), {}, "k")  # what lies below is not asked for
+    assert find([str(tmp_path / "*.jsonl")], (".jsonl",), {}, "k").files  # what lies below is not asked for
 
 
 @pytest.mark.parametrize("scheme", ["", "file://", "memory://"])
@@ -91,7 +96,7 @@ def test_a_name_with_special_characters_is_taken_as_it_stands_if_it_exists(tmp_p
     folder = f"{scheme}{tmp_path}/{name}"
 
     def found(pattern):
-        return sorted(text(f) for f in find([pattern], (".jsonl",), {}, "k"))
+        return sorted(text(f) for f in find([pattern], (".jsonl",), {}, "k").files)
 
     def text(file):
         with open_stream(file.path) as f:
@@ -102,7 +107,7 @@ def test_a_name_with_special_characters_is_taken_as_it_stands_if_it_exists(tmp_p
     assert found(folder) == every
     if not scheme:  # fsspec takes every wildcard for one
         assert found(f"{folder}/*.jsonl.gz") == found(f"{folder}/**/*.gz") == found(f"{folder}/**") == every
-        assert [f.relative for f in find([f"{folder}/[o]*"], (), {}, "k")] == ["other.jsonl.gz"]
+        assert [f.relative for f in find([f"{folder}/[o]*"], (), {}, "k").files] == ["other.jsonl.gz"]
 
 
 @pytest.mark.parametrize("query", ["", "?download=true", "?signature=a/b&part=[1]&all=*"])
@@ -110,7 +115,7 @@ def test_the_query_of_a_url_is_no_part_of_the_name(tmp_path, server, query):
     pytest.importorskip("aiohttp")
     (tmp_path / "a b.jsonl.gz").write_bytes(gzip.compress(b'{"text": "t"}'))
     reader = JsonlReader(JsonlSource(name="s", type="jsonl", path=f"{server}/a%20b.jsonl.gz{query}"))
-    (file,) = find(reader.source.paths, reader.suffixes, {}, "k")
+    (file,) = find(reader.source.paths, reader.suffixes, {}, "k").files
     assert [i.text for i in read(reader, file.path, file.size)] == ["t"]
 
 
@@ -194,7 +199,7 @@ def test_only_the_row_groups_and_columns_asked_for_cross_the_network(tmp_path, s
     pq.write_table(pa.table({"text": rows, "other": rows[::-1]}), tmp_path / "a.parquet", row_group_size=500)
     size = os.path.getsize(tmp_path / "a.parquet")
     source = ParquetSource(name="s", type="parquet", path=f"{server}/a.parquet", row_groups={"every": 4})
-    (file,) = find(source.paths, (".parquet",), {}, "k")
+    (file,) = find(source.paths, (".parquet",), {}, "k").files
     assert file.size == size
     items = read(ParquetReader(source), file.path, file.size)
     assert [i.text for i in items] == rows[:500] + rows[2000:2500]
@@ -210,7 +215,7 @@ def test_jsonl_over_http_and_from_memory_reads_like_a_local_file(tmp_path, serve
         f.write(lines)
     for url in (f"{server}/a.jsonl", "memory://folder/*.jsonl"):
         reader = JsonlReader(JsonlSource(name="s", type="jsonl", path=url))
-        (file,) = find([url], reader.suffixes, {}, "k")
+        (file,) = find([url], reader.suffixes, {}, "k").files
         assert [i.text for i in read(reader, file.path, file.size) if isinstance(i, Record)] == [
             f"t{i}" for i in range(50)
         ]
@@ -292,7 +297,7 @@ def remote_file(tmp_path, url, name):
     else:
         (tmp_path / name).write_bytes(gzip.compress(lines) if name.endswith(".gz") else lines)
     reader = SOURCES[name](f"{url}/{name}")
-    (file,) = find([f"{url}/{name}"], reader.suffixes, {}, "k")
+    (file,) = find([f"{url}/{name}"], reader.suffixes, {}, "k").files
     (split,) = reader.splits(file.path, file.size, 1 << 20)
     return reader, split
 

@@ -34,7 +34,9 @@ def source(folder, **keys):
 
 def records(src):
     reader = pickle.loads(pickle.dumps(HuggingFaceReader(src)))  # it goes to worker processes
-    return [item for f in reader.files() for s in reader.splits(f.path, f.size, 1 << 20) for item in reader.read(s)]
+    return [
+        item for f in reader.files().files for s in reader.splits(f.path, f.size, 1 << 20) for item in reader.read(s)
+    ]
 
 
 def texts(src):
@@ -42,7 +44,7 @@ def texts(src):
 
 
 def relative(src):
-    return [f.relative for f in HuggingFaceReader(src).files()]
+    return [f.relative for f in HuggingFaceReader(src).files().files]
 
 
 @pytest.fixture
@@ -225,7 +227,7 @@ def test_hub_name_is_pinned_to_its_commit(monkeypatch):
         return types.SimpleNamespace(id="owner/set", sha="abc123", siblings=siblings)
 
     fake_hub(monkeypatch, repo_info)
-    (file,) = HuggingFaceReader(source("owner/set", revision="v1", split="test")).files()
+    (file,) = HuggingFaceReader(source("owner/set", revision="v1", split="test")).files().files
     assert asked == {"name": "owner/set", "revision": "v1", "repo_type": "dataset", "files_metadata": True}
     assert file.path == "hf://datasets/owner/set@abc123/data/test-00000-of-00001.parquet"
     assert (file.relative, file.size, file.identity) == ("data/test-00000-of-00001.parquet", 20, "s2")

@@ -15,7 +15,8 @@ import zstandard
 
 from gpu_curate.config import TextSource
 from gpu_curate.sources import Record, Reject, Skip
-from gpu_curate.sources.files import _Frames, open_stream
+from gpu_curate.sources.compression import decompressed
+from gpu_curate.sources.files import open_stream
 from gpu_curate.sources.text import TextReader
 from gpu_curate.stages.tokenizer import train_from_files
 
@@ -63,7 +64,7 @@ def test_a_compressed_file_cut_short_is_a_reject_and_no_document(tmp_path, suffi
 def test_reading_gives_all_there_is_before_it_raises_the_damage(tmp_path, size):
     text = noise(150_001).encode()
     good, bad = gzip.compress(text), gzip.compress(text)[:5]
-    stream = _Frames(io.BytesIO(good + bad), ".gz")
+    stream = decompressed(io.BytesIO(good + bad), "a.gz")
     got = []
     with pytest.raises(EOFError):
         while True:
