@@ -110,7 +110,7 @@ class PiiScanner:
         starts = list(accumulate(map((2).__add__, sizes), initial=_MARGIN))
         found = self._find(buffer)
         if "phone" in self._kinds and not buffer.isascii():
-            found = sorted(found + list(_wide_phones(buffer, starts)))
+            found = sorted(found + list(_wide_phones(buffer)))
         if not found:
             return Scrubbed(texts, spans)
         texts = list(texts)
@@ -1020,11 +1020,12 @@ _AND_MORE = (
     rb"/ , ; | & or and und oder et ou y o e i ili lub oraz \xd0\xb8 \xd0\xb8\xd0\xbb\xd0\xb8 "
     + "、 ， ； ／ ｜ 和 或 及 や または 및 또는 หรือ และ و أو یا ، ή και או".encode()
 ).split()
-_NEXT = re.compile(
+_JOIN = re.compile(
     rb"(?:[ \t]|\xe3\x80\x80){0,2}(?:"
     + b"|".join(re.escape(sign) for sign in sorted(_AND_MORE, key=len, reverse=True))
-    + rb")(?:[ \t]|\xe3\x80\x80){0,2}(?=[+(]?\d)"
+    + rb")(?:[ \t]|\xe3\x80\x80){0,2}"
 )
+_NEXT = re.compile(_JOIN.pattern + rb"(?=[+(]?\d)")
 _NUMBER_ENDS = re.compile(rb"(?![\d_@]|[A-Z]{2}\d|[.\-+%][\w@])")  # a letter may follow: web text often lacks the blank
 _BLANK = re.compile(rb"(?<=\d)[ (]")
 _NOT_A_PHONE = re.compile(
@@ -1056,54 +1057,82 @@ _ASCII_FOR = {
 _HIGH = ONES * U64(128)
 
 
-def _wide_phones(buffer: bytearray, starts: list[int]) -> Iterator[tuple[int, int, str]]:
-    """Phone numbers with digits that are not ASCII, or signs of full width, in the texts that begin at `starts`.
+# a class of bytes first, which the regex engine looks for at once
+_ANY_DIGIT = (
+    rb"[0-9\xef\xd9\xdb\xe0](?:(?<=[0-9])|(?<=\xef)\xbc[\x90-\x99]|(?<=\xd9)[\xa0-\xa9]|(?<=\xdb)[\xb0-\xb9]|"
+    rb"(?<=\xe0)(?:[\xa5\xa7][\xa6-\xaf]|\xb9[\x90-\x99]))"
+)
+_ANY_GAP = rb"(?:[ .\-/()]|\xef\xbc[\x88\x89\x8d-\x8f]|\xe3\x80\x80|\xe2\x80[\x90\x91\x93]|\xe2\x88\x92)"
+_ANY_RUN = re.compile(_ANY_DIGIT + rb"(?:" + _ANY_GAP + rb"{0,3}" + _ANY_DIGIT + rb"){6,24}+")
+_OPENING = re.compile(rb"(?:[+(]|\xef\xbc\x88)?(?=" + _ANY_DIGIT + rb")")
+_OF_RUNS = frozenset(
+    (*b"0123456789 .-/()+\xef\xbc\xd9\xdb\xe0\xe3\xe2\xa5\xa7\xb9", *range(0x80, 0x9A), *range(0xA0, 0xBA))
+)
 
-    Such a text is looked at once more with ASCII in their place, as long as it is in characters.
-    """
-    raw = np.frombuffer(buffer, np.uint8)
-    raw.flags.writeable = False
-    blocks = np.flatnonzero(_wide_blocks(raw.view(np.uint64), raw))
+
+def _wide_phones(buffer: bytearray) -> Iterator[tuple[int, int, str]]:
+    """Phone numbers with digits that are not ASCII, or signs of full width, after a label or `+`; in order."""
+    view = np.frombuffer(buffer, np.uint8)
+    view.flags.writeable = False
     size = 8 * _BLOCK
-    last = -1
-    for block in blocks.tolist():
-        first = max(bisect_right(starts, size * (block - 1)) - 1, last + 1, 0)
-        for index in range(first, min(bisect_right(starts, size * (block + 1)), len(starts) - 1)):
-            last = index
-            start = starts[index]
-            source = bytes(buffer[start : starts[index + 1] - 2])
-            text = source.decode("utf-8", "surrogatepass")
-            folded = text.translate(_ASCII_FOR)
-            ascii_ = folded.encode("utf-8", "surrogatepass")
-            margin = b"\n" * _MARGIN
-            copy = bytearray(margin + ascii_ + margin + b"\n" * (-len(ascii_) % _MARGIN))
-            view = np.frombuffer(copy, np.uint8)
-            view.flags.writeable = False
-            rows = _worthy(view, _candidates(view, False, True, False), *_labels()).tolist()
-            spans = [
-                Span("phone", a - _MARGIN, b - _MARGIN) for a, b in _phones(copy, [r for r in rows if r[0] == _CALLED])
-            ]
-            for _, a, b in _in_characters(ascii_, spans):
-                if text[a:b] != folded[a:b]:
-                    begin = start + len(text[:a].encode("utf-8", "surrogatepass"))
-                    yield begin, begin + len(text[a:b].encode("utf-8", "surrogatepass")), "phone"
+    done = 0
+    for block in np.flatnonzero(_wide_blocks(view.view(np.uint64), view)).tolist():
+        at, stop = max(done, size * (block - 1)), size * (block + 1)
+        while (
+            at > done and buffer[at - 1] in _OF_RUNS
+        ):  # to where no run goes on: it does not matter where a block begins
+            at -= 1
+        while buffer[stop] in _OF_RUNS:
+            stop += 1
+        while run := _ANY_RUN.search(buffer, at, stop):
+            at = run.end()
+            found = _wide_phone(buffer, view, run, called=False)
+            while found:
+                yield *found, "phone"
+                at = max(at, found[1])
+                more = _JOIN.match(buffer, found[1])
+                opening = more and _OPENING.match(buffer, more.end())
+                following = opening and _ANY_RUN.match(buffer, opening.end())
+                found = following and _wide_phone(buffer, view, following, called=True)
+        done = max(at, stop)
+
+
+def _wide_phone(buffer: bytearray, view: np.ndarray, run: re.Match[bytes], called: bool) -> tuple[int, int] | None:
+    """Where the phone number is that a run of any digits begins with, if a label stands before it or it is `called`."""
+    start = run.start()
+    if buffer[start - 1] in b"+(":
+        start -= 1
+    elif buffer[start - 3 : start] == b"\xef\xbc\x88":
+        start -= 3
+    written = bytes(buffer[start : run.end()]).decode()
+    if written.isascii():
+        return None
+    number = bytearray(written.translate(_ASCII_FOR).encode() + buffer[run.end() : run.end() + 3])
+    international = number[:1] == b"+"
+    if not called and not international and not _is_called(view, start, *_labels()):
+        return None
+    left = number[:1] != b"(" and buffer[start - 1] != 46 and _LEFT_OF_PHONE.match(buffer, start - 1)
+    match = None if left else _NUMBER.match(number)
+    spans = _cut(number, match.span(), _is_international if international else _is_labelled) if match else []
+    end = spans[0][1] if spans else 0
+    return (start, start + len(written[:end].encode())) if 0 < end <= len(written) else None
 
 
 @njit
 def _wide_blocks(words, raw):
-    """For each block of `raw`: whether seven digits that are not ASCII may end in it, or a full-width ( ) - is beside a digit.
+    """For each block of `raw`: whether seven digits may end in it, some of them not ASCII or beside a full-width ( ) - sign.
 
     Sums of bytes, as `_glance` has them; blocks of ASCII cost the look at their words.
     """
     size = 8 * _BLOCK
     seen = np.zeros(raw.size // size, np.uint8)
-    digits_1 = 0
+    digits_1 = wide_1 = 0
     for block in range(1, seen.size - 1):
         some = U64(0)
         for w in range(_BLOCK * block, _BLOCK * (block + 1)):
             some |= words[w]
-        if some & _HIGH == 0:
-            digits_1 = 0
+        if some & _HIGH == 0 and wide_1 == 0:
+            digits_1 = _digits(raw, size * block, size * (block + 1))
             continue
         text = raw[size * block - 3 : size * (block + 1) + 1]
         digits = signs = U8(0)
@@ -1113,12 +1142,14 @@ def _wide_blocks(words, raw):
             arabic = U8(U8(lead == U8(0xD9)) & U8(U8(c - U8(0xA0)) <= U8(9)))
             persian = U8(U8(lead == U8(0xDB)) & U8(U8(c - U8(0xB0)) <= U8(9)))
             indic = U8(U8((lead == U8(0xA5)) | (lead == U8(0xA7))) & U8(U8(c - U8(0xA6)) <= U8(9)))
-            digits = U8(digits + U8(wide | arabic | persian | indic))
+            other = U8(wide | arabic | persian | indic)
+            digits = U8(digits + U8(other | U8(U8(c - U8(48)) <= U8(9))))
+            signs = U8(signs | other)
             sign = U8(U8(lead == U8(0xBC)) & U8((c == U8(0x88)) | (c == U8(0x89)) | (c == U8(0x8D))))
             beside = U8(U8(U8(before - U8(48)) <= U8(9)) | U8(U8(after - U8(48)) <= U8(9)))
             signs = U8(signs | U8(sign & beside))
-        seen[block] = U8(int(digits) + digits_1 >= 7) | signs
-        digits_1 = int(digits)
+        seen[block] = (int(digits) + digits_1 >= 7) and (int(signs) + wide_1 > 0)
+        digits_1, wide_1 = int(digits), int(signs)
     return seen
 
 
