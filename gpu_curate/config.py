@@ -71,6 +71,9 @@ MAX_TOKENS = 10**15  # more than any corpus has; float64 sums of counts are exac
 # ---------------------------------------------------------------------------------------------------------- sources
 
 
+AUTO_ENCODING = "auto"
+
+
 class RowGroups(Section):
     """Which row groups of every Parquet file are read: offset, offset + every, ..."""
 
@@ -167,12 +170,18 @@ class TextSource(CompressedSource):
     """Plain text files: one file, one document."""
 
     type: Literal["text"]
-    encoding: str = Field("utf-8", description="of the files; a file that does not decode is rejected")
+    encoding: str = Field(
+        "utf-8",
+        description="of the files; a file that does not decode is rejected; auto: told of each file by its bytes. A byte "
+        "order mark of UTF-16 or UTF-32 is believed always",
+    )
     max_file_bytes: int = Field(64 << 20, gt=0, description="a larger file is rejected")
 
     @field_validator("encoding")
     @classmethod
     def _is_text_encoding(cls, encoding: str) -> str:
+        if encoding == AUTO_ENCODING:
+            return encoding
         try:
             known = codecs.lookup(
                 encoding

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpu_curate import lfs
 from gpu_curate.config import Tokenizer
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, FatalError, GpuCurateError, InputError, install, one_line
@@ -519,6 +520,7 @@ def _read(path: str) -> tuple[bytes, str | None]:
     if file.is_dir():
         file = file / "tokenizer.json"
     if file.is_file():
+        lfs.refuse(file, "tokenizer")
         return file.read_bytes(), None
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?", path) or path.endswith((".json", ".model", ".tiktoken")):
         raise ConfigError(

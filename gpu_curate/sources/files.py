@@ -7,9 +7,10 @@ import fnmatch
 import glob
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
+from gpu_curate import lfs
 from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
 from gpu_curate.sources.compression import (
     COMPRESSIONS,
@@ -18,6 +19,8 @@ from gpu_curate.sources.compression import (
     compression_by,
     decompressed,
     named_compression,
+    window_problem,
+    zstd_window,
 )
 from gpu_curate.sources.listing import (
     File,
@@ -263,14 +266,47 @@ def _over_network(path: str) -> Iterator[None]:
 
 
 class _Remote:
-    """An fsspec file whose reads tell a failing network from a damaged file."""
+    """An fsspec file whose reads tell a failing network from a damaged file.
 
-    def __init__(self, file: Any, path: str):
-        self._file, self._path = file, path
+    Args:
+        whole: opens the file to be read once from its start, for a server that knows no ranges.
+    """
+
+    def __init__(self, file: Any, path: str, whole: Callable[[], Any] | None):
+        self._file, self._path, self._whole = file, path, whole
+        self._at = 0
 
     def read(self, size: int = -1) -> bytes:
         with _over_network(self._path):
-            return self._file.read(size)
+            try:
+                data = self._file.read(size)
+            except ValueError as e:
+                if "range" not in str(e):
+                    raise
+                data = self._read_whole(size)
+        self._at += len(data)
+        announced = getattr(self._file, "size", None)
+        if not data and size and announced is not None and self._at < announced:
+            raise RetryableError(f"{self._path}: the server gave {self._at} of the {announced} bytes that it announced")
+        return data
+
+    def _read_whole(self, size: int) -> bytes:
+        if self._whole is None:
+            raise _no_ranges(self._path)
+        self._file, self._whole = self._whole(), None
+        left = self._at
+        while left and (passed := self._file.read(min(left, 1 << 20))):
+            left -= len(passed)
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            self._at = self._file.seek(offset, whence)
+        except ValueError as e:
+            if "streaming" in str(e) and (offset, whence) != (0, 0):
+                raise _no_ranges(self._path) from e
+            raise
+        return self._at
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
@@ -296,8 +332,48 @@ def open_raw(path: str, options: dict[str, Any] | None = None, random: bool = Fa
     import fsspec
 
     fs, name = fsspec.core.url_to_fs(path, **(options or {}))
+    http = path.startswith(("http://", "https://"))
     with _over_network(path):
-        return _Remote(fs.open(name, "rb", **({"cache_type": "none"} if random else {})), path)  # type: ignore[return-value]
+        file = fs.open(name, "rb", **({"cache_type": "none"} if random else {}))
+        return _Remote(file, path, (lambda: fs.open(name, "rb", block_size=0)) if http and not random else None)  # type: ignore[return-value]
+
+
+def _no_ranges(path: str) -> ConfigError:
+    return ConfigError(
+        f"{path}: the server sends a file from its start only (no range requests), and this format is not read in order",
+        "download the file and name the copy",
+    )
+
+
+_PAGES = (b"<!doctype html", b"<html")
+
+
+def refuse_stand_in(file: File, key: str, options: dict[str, Any], max_window_bytes: int | None) -> None:
+    """Look at the first bytes of a file that must not be text of any kind.
+
+    Raises:
+        ConfigError: it is a Git LFS pointer, a page that a server sends in place of the file, or it is compressed with a
+            window larger than `max_window_bytes`.
+        RetryableError: the network failed.
+    """
+    http = file.path.startswith(("http://", "https://"))
+    if is_remote(file.path) and not http and (file.size > lfs.MAX_BYTES or file.path.startswith("stream://")):
+        return  # no request for this alone
+    head = read_head(file.path, options, size=64) if file.size else b""
+    if lfs.is_pointer(head):
+        raise ConfigError(f"{key}: {file.path} is a Git LFS pointer, not the file itself", lfs.remedy(file.path))
+    if http and head.lstrip().lower().startswith(_PAGES):
+        raise ConfigError(
+            f"{key}: {file.path}: the server answers with an HTML page in place of the file: a login, an error, or a page "
+            "about the file",
+            "open the URL in a browser; name the URL of the file itself, give what it asks for in storage_options, or "
+            "download the file and name the copy",
+        )
+    if max_window_bytes is not None and (problem := window_problem(head, max_window_bytes)):
+        raise ConfigError(
+            f"{key}: {file.path}: {problem}",
+            f"set max_window_bytes: {zstd_window(head)}; each worker that reads such a file takes so much more memory",
+        )
 
 
 @contextlib.contextmanager

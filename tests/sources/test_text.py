@@ -122,3 +122,57 @@ def test_the_tokenizer_is_trained_on_all_of_a_compressed_file(tmp_path):
     path.write_bytes(gzip.compress(text[:100].encode()) + gzip.compress(text[100:].encode()))
     facts = train_from_files([str(path)], tmp_path / "t.json", 300, "<|eot|>", "text", 1 << 30)
     assert (facts["documents"], facts["bytes"]) == (1, len(text))
+
+
+MIXED = "Grüße, мир: 漢字 und Text.\r\n" * 20
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+@pytest.mark.parametrize("declared", ["utf-8", "auto", "latin-1"])
+def test_a_byte_order_mark_tells_the_encoding(tmp_path, encoding, declared):
+    path = tmp_path / "a.txt"
+    path.write_bytes(MIXED.encode(encoding))
+    (record,) = read(path, encoding=declared)
+    if encoding == "utf-8-sig" and declared == "latin-1":
+        return
+    assert record.text == MIXED
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("text", ["Plain text, in lines.\n" * 9, MIXED])
+def test_utf_16_without_a_mark_is_named_or_read_and_never_text_with_zeros(tmp_path, encoding, text):
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(encoding))
+    assert [r.text for r in read(path, encoding="auto")] == [text]
+    assert [r.text for r in read(path, encoding=encoding)] == [text]
+    (reject,) = read(path)
+    assert f"set encoding: {encoding}" in reject.reason
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("utf-8", MIXED),
+        ("cp1251", "Все люди рождаются свободными и равными в своём достоинстве и правах. " * 5),
+        ("shift_jis", "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である。" * 5),
+        ("gb18030", "人人生而自由,在尊严和权利上一律平等。他们赋有理性和良心。" * 5),
+        ("cp1252", "Où est le garçon ? Il a mangé des pâtes à l’huile d’olive, déjà. " * 5),
+        ("iso2022_jp", "すべての人間は、生まれながらにして自由であり。" * 5),
+    ],
+)
+def test_the_encoding_is_told_by_the_bytes(tmp_path, encoding, text):
+    pytest.importorskip("chardetng_py")
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(encoding))
+    (record,) = read(path, encoding="auto")
+    assert record.text == text
+    path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)))
+    (reject,) = read(path, encoding="auto")
+    assert "zero bytes" in reject.reason
+
+
+def test_labels_that_python_knows_are_read(tmp_path):
+    path = tmp_path / "a.txt"
+    for encoding, text in (("IBM855", "мир"), ("johab", "한국"), ("cp437", "é"), ("mac_cyrillic", "мир")):
+        path.write_bytes(text.encode(encoding))
+        assert [r.text for r in read(path, encoding=encoding)] == [text]
