@@ -548,7 +548,7 @@ class _Runner:
                     f"{name}, partition {part}: out of memory", "set a smaller run.partition_bytes or fewer --workers"
                 ) from e
             except Exception as e:
-                raise FatalError(f"{name}, partition {part}: {type(e).__name__}: {e}") from e
+                raise FatalError(f"{self._place(name, part)}: {type(e).__name__}: {e}") from e
         if broken:
             for name, part, _ in self._running.values():
                 self._again(name, part, None)
@@ -560,12 +560,16 @@ class _Runner:
         key = (name, part)
         self._attempts[key] = self._attempts.get(key, 0) + (error is not None)
         if self._attempts[key] >= MAX_ATTEMPTS:
-            at_hand = self.boxes[name].stage.at_hand(self.context, part)
             raise FatalError(
-                f"{name}, partition {part}{at_hand and f', {at_hand}'}: failed {MAX_ATTEMPTS} times: {error}",
+                f"{self._place(name, part)}: failed {MAX_ATTEMPTS} times: {error}",
                 "if workers are killed for memory, set a smaller run.partition_bytes or fewer --workers",
             ) from error
         self._ready.append(key)
+
+    def _place(self, name: str, part: str) -> str:
+        """A task, and what it was at, for a message."""
+        at_hand = self.boxes[name].stage.at_hand(self.context, part)
+        return f"{name}, partition {part}" + (f", {at_hand}" if at_hand else "")
 
     def _revive(self) -> bool:
         """Queue every partition whose receipt is gone again (its file was found to be damaged)."""

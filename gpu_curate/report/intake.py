@@ -30,7 +30,7 @@ def intake(context: Context, sources: dict[str, dict[str, Any]]) -> dict[str, An
     """
     rejects: dict[str, dict[str, Any]] = {}
     total: Counter[str] = Counter()
-    files: dict[tuple[str, str], list[Any]] = {}  # source, path → documents, rejects, why and where the first
+    files: dict[tuple[str, str], list[Any]] = {}  # source, path → documents, rejects, skipped, the first reject
     empty_files: dict[str, list[str]] = defaultdict(list)
     stopped: dict[str, str] = {}
     of_part: dict[str, str] = {}  # a partition holds one source
@@ -38,9 +38,9 @@ def intake(context: Context, sources: dict[str, dict[str, Any]]) -> dict[str, An
         source = next(iter([*receipt["sources"], *receipt["rejected"]]), "")
         of_part[receipt["part"]] = source
         _add(rejects, total, source, receipt)
-        for path, (documents, rejected, first) in receipt["by_file"].items():
-            counts = files.setdefault((source, path), [0, 0, None])
-            counts[0], counts[1], counts[2] = counts[0] + documents, counts[1] + rejected, counts[2] or first
+        for path, (*numbers, first) in receipt["by_file"].items():
+            counts = files.setdefault((source, path), [0, 0, 0, None])
+            counts[:] = [a + b for a, b in zip(counts, numbers, strict=False)] + [counts[3] or first]
         for name, paths in receipt["empty_files"].items():
             empty_files[name] += paths
         if receipt["stopped"]:
@@ -51,8 +51,8 @@ def intake(context: Context, sources: dict[str, dict[str, Any]]) -> dict[str, An
             _add(rejects, total, of_part[receipt["part"]], receipt)
     unreadable: dict[str, dict[str, str]] = defaultdict(dict)
     mostly: dict[str, dict[str, list[Any]]] = defaultdict(dict)
-    for (source, path), (documents, rejected, first) in sorted(files.items()):
-        if rejected and not documents:
+    for (source, path), (documents, rejected, skipped, first) in sorted(files.items()):
+        if rejected and not documents and not skipped:
             unreadable[source][path] = first[2]
         elif rejected > documents:
             mostly[source][path] = [documents, rejected, f"{place_of('', *first[:2]).removeprefix(': ')}: {first[2]}"]

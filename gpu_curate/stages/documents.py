@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import unicodedata
 from collections import Counter
@@ -82,6 +83,14 @@ def make_reader(source: SourceBase) -> Reader:
 
 def find_files(source: SourceBase, reader: Reader) -> Listing:
     """The files of a source in order, and what is passed over. Raises: ConfigError."""
+    try:
+        return _find_files(source, reader)
+    except BaseException as e:
+        reason = guard.refusal(e)
+        raise ConfigError(f"source {source.name}: its files cannot be listed: {reason}") from e
+
+
+def _find_files(source: SourceBase, reader: Reader) -> Listing:
     own = getattr(reader, "files", None)  # a data set by name knows its files itself
     if own is not None:
         return own()
@@ -299,9 +308,10 @@ class Documents(Stage):
 
     def at_hand(self, context: Context, part: str) -> str:
         try:
-            return f"reading {_marker(context, part).read_text(encoding='utf-8')}"
+            path = _marker(context, part).read_bytes().partition(b"\n")[0]
         except OSError:
             return ""
+        return f"reading {os.fsdecode(path)}"
 
 
 def _marker(context: Context, part: str) -> Path:
@@ -333,20 +343,22 @@ class TaskItems:
         """The items from `start` on."""
         most, most_bytes = self._source.max_documents, self._source.max_bytes
         documents, nbytes = start.documents, start.nbytes
-        for number, piece in enumerate(self._pieces[start.piece :], start.piece):
-            skip = start.items if number == start.piece else 0
-            self._marker.write_text(piece.split.path, encoding="utf-8", errors="backslashreplace")
-            for items, item in enumerate(guard.read(self._reader, piece.split, skip), skip):
-                if most is not None and documents >= most:
-                    self.stopped = "max_documents"
-                    return
-                if most_bytes is not None and nbytes >= most_bytes:
-                    self.stopped = "max_bytes"
-                    return
-                yield Place(number, items, documents, nbytes), piece, item
-                if isinstance(item, Record) and (most is not None or most_bytes is not None):
-                    documents += 1
-                    nbytes += len(item.text.encode("utf-8", "surrogatepass"))
+        with self._marker.open("wb", buffering=0) as marker:  # never flushed: it is there when the process is not
+            for number, piece in enumerate(self._pieces[start.piece :], start.piece):
+                skip = start.items if number == start.piece else 0
+                marker.seek(0)
+                marker.write(os.fsencode(piece.split.path) + b"\n")
+                for items, item in enumerate(guard.read(self._reader, piece.split, skip), skip):
+                    if most is not None and documents >= most:
+                        self.stopped = "max_documents"
+                        return
+                    if most_bytes is not None and nbytes >= most_bytes:
+                        self.stopped = "max_bytes"
+                        return
+                    yield Place(number, items, documents, nbytes), piece, item
+                    if isinstance(item, Record) and (most is not None or most_bytes is not None):
+                        documents += 1
+                        nbytes += len(item.text.encode("utf-8", "surrogatepass"))
 
 
 class _Waiting(NamedTuple):
@@ -370,25 +382,27 @@ class Counts:
         self.markup: Counter[str] = Counter()
         self.evidence: dict[str, Counter[str]] = {}  # path → what told the charset
         self.passed_bytes = 0
-        self.files: dict[
-            str, list[Any]
-        ] = {}  # path → documents, rejects, and of the first of these row, offset, reason
+        # path → documents, rejects, skipped records, and of the first reject row, offset and reason
+        self.files: dict[str, list[Any]] = {}
         self.empty: dict[str, list[str]] = {}
         self.incomplete: dict[str, None] = {}
         self.stopped: str | None = None
 
     def document(self, path: str, evidence: str | None = None) -> None:
-        self.files.setdefault(path, [0, 0, None])[0] += 1
+        self._of(path)[0] += 1
         if evidence is not None:
             self.evidence.setdefault(path, Counter())[evidence] += 1
+
+    def _of(self, path: str) -> list[Any]:
+        return self.files.setdefault(path, [0, 0, 0, None])
 
     def reject(self, reject: Reject, path: str) -> None:
         add_kinds(self.kinds, {kind_of(reject.reason): 1})
         self.first = self.first or first_reject(reject, path)
-        counts = self.files.setdefault(path, [0, 0, None])
+        counts = self._of(path)
         counts[1] += 1
-        if counts[2] is None:
-            counts[2] = [reject.row, reject.offset, reject.reason]
+        if counts[3] is None:
+            counts[3] = [reject.row, reject.offset, reject.reason]
         self.passed_bytes += reject.passed_bytes
         if reject.cut:
             self.incomplete[path] = None
@@ -396,6 +410,7 @@ class Counts:
     def skip(self, skip: Skip, path: str, source: str) -> None:
         if skip.reason == "empty_file":
             self.empty.setdefault(source, []).append(path)
+        self._of(path)[2] += 1
         self.skipped[f"{source}:{skip.reason}"] += 1
 
     def personal(self, spans: Sequence[Any], text: bytes) -> None:
@@ -411,7 +426,7 @@ class Counts:
     def facts(self, source: str) -> dict[str, Any]:
         paths = list(self.files)
         shared = {*paths[:1], *paths[-1:]}  # other partitions may hold more of them
-        told = [p for p in paths if self.files[p][1]][:_MAX_FILES]
+        told = set([p for p in paths if self.files[p][1]][:_MAX_FILES])
         rejected = sum(self.kinds.values())
         return {
             "rejected": {source: rejected} if rejected else {},

@@ -343,12 +343,10 @@ def test_rejects_are_told_by_reason_everywhere(tmp_path, tokenizer):
 
 def test_a_file_of_which_most_is_rejected_is_a_warning_of_its_own(tmp_path, tokenizer):
     jsonl(tmp_path / "good.jsonl", TEXTS)
-    (tmp_path / "array.jsonl").write_text('[\n{"text": "one"},\n{"text": "two"},\n{"text": "three"}\n]\n')
+    (tmp_path / "mixed.jsonl").write_text('no JSON\n{"text": "one"}\nnor this\n')
     facts = execute(tmp_path / "r", tmp_path / "*.jsonl", tokenizer)
-    if not facts["documents"]["rejected"]:
-        pytest.skip("arrays are read")
     (warning,) = [w for w in facts["warnings"] if "most records of a file" in w]
-    assert f"of {tmp_path}/array.jsonl: row 0, byte 0: " in warning
+    assert f"e.g. 2 of 3 of {tmp_path}/mixed.jsonl: row 0, byte 0: not JSON" in warning
     assert facts["failures"] == []
 
 
@@ -406,6 +404,22 @@ def test_an_empty_file_and_a_cut_file_beside_good_ones_are_warnings(tmp_path, to
     assert facts["failures"] == []
     assert f"source s: {tmp_path}/none.jsonl is empty: 0 documents" in facts["warnings"]
     assert [w for w in facts["warnings"] if w.startswith("1 file is cut or damaged")]
+
+
+def test_a_cut_file_of_records_that_are_left_out_is_not_unreadable(tmp_path, tokenizer):
+    from sources.test_wikipedia import dump
+
+    page = "<page><title>T{}</title><ns>0</ns><redirect title='U'/><revision><text>x</text></revision></page>"
+    (tmp_path / "a.xml").write_text(dump([page.format(i) for i in range(3)]).removesuffix("</mediawiki>\n")[:-13])
+    path = jsonl(tmp_path / "good.jsonl", TEXTS)
+    sources = [
+        {"name": "w", "type": "wikipedia", "path": str(tmp_path / "a.xml")},
+        {"name": "s", "type": "jsonl", "path": str(path)},
+    ]
+    facts = execute(tmp_path / "r", "", tokenizer, sources=sources)
+    assert facts["rejected_by_reason"]
+    assert facts["unreadable"] == {}
+    assert facts["empty_sources"] == ["w"]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def tokenizer(tmp_path_factory):
 @pytest.fixture(scope="module")
 def texts():
     rng = random.Random(2)
-    return [document(rng, 12) + f"\nWrite to a{i}@example.org." for i in range(600)]
+    return [document(rng, 12) + f"\nWrite to a{i}@example.org." for i in range(400)]
 
 
 def lines(texts):
@@ -70,10 +70,10 @@ def write(folder: Path, kind: str, texts) -> dict:
     elif kind == "max_documents":
         (folder / "a.jsonl").write_bytes(data)
         (folder / "b.jsonl").write_bytes(data)
-        source["max_documents"] = 900
+        source["max_documents"] = 600
     elif kind == "max_bytes":
         pq.write_table(pa.table({"text": [*texts[:100], None, *texts[100:]]}), folder / "a.parquet", row_group_size=70)
-        source |= {"type": "parquet", "max_bytes": 480_000}
+        source |= {"type": "parquet", "max_bytes": 320_000}
     elif kind == "wikipedia":
         pages = "".join(
             f"<page><title>T{i}</title><ns>{i % 9 and 0}</ns><id>{i}</id><revision><id>1</id><model>wikitext</model>"
@@ -82,7 +82,7 @@ def write(folder: Path, kind: str, texts) -> dict:
         )
         dump = f"<mediawiki><siteinfo></siteinfo>{pages}<page>no end</mediawiki>"
         (folder / "wiki.xml.bz2").write_bytes(bz2.compress(dump.encode(), 1))
-        source |= {"type": "wikipedia", "max_documents": 520}
+        source |= {"type": "wikipedia", "max_documents": 340}
     elif kind == "warc":
         html = (f"<html><body><article><p>{t}</p></article></body></html>".encode() for t in texts[:300])
         records = [page(h) for h in html]
