@@ -73,6 +73,10 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")
 ShardsName = Annotated[
     str | None, typer.Option("--shards", metavar="NAME", help="An earlier set of shards in RUN. Default: the latest.")
 ]
+Fresh = Annotated[
+    bool,
+    typer.Option("--fresh", help="Choose the validation split anew, not by the bound of the latest shards in RUN."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -114,6 +118,7 @@ def run(
     backend: BackendOption = None,
     set_: Set = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and the summary only.")] = False,
+    fresh: Fresh = False,
 ) -> None:
     """Run a recipe: read, score, deduplicate, decide, tokenise, write shards. Reuses what an earlier run finished."""
     from gpu_curate.console import make_progress, print_summary
@@ -123,7 +128,7 @@ def run(
     with make_progress(quiet) as progress:
         try:
             with _sigterm_interrupts():
-                outcome = execute(recipe, folder, progress)
+                outcome = execute(recipe, folder, progress, fresh)
         except KeyboardInterrupt as e:
             progress.note(f"stopped; finished partitions are kept in {folder}")
             progress.note(f"to go on: {_same_command()}")
@@ -166,12 +171,13 @@ def plan(
     backend: BackendOption = None,
     set_: Set = None,
     as_json: AsJson = False,
+    fresh: Fresh = False,
 ) -> None:
     """Say what a run would do: inputs, partitions, peak memory, disk, what would be reused. Writes nothing."""
     from gpu_curate.console import print_plan
     from gpu_curate.planning import make_plan
 
-    facts = make_plan(*_load(config, out, workers, backend, set_))
+    facts = make_plan(*_load(config, out, workers, backend, set_), fresh=fresh)
     _print(facts, as_json, print_plan)
 
 
@@ -182,6 +188,23 @@ def status(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run director
     from gpu_curate.pipeline import run_state
 
     _print(run_state(run), as_json, print_status)
+
+
+@app.command(epilog="Examples:  gpu-curate clean runs/web  |  gpu-curate clean runs/web --shards --yes")
+def clean(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    shards: Annotated[bool, typer.Option("--shards", help="Earlier sets of shards and their reports, too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it. Without, it is only listed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List what the latest shards of a run do not need, or remove it."""
+    from gpu_curate.cleaning import clean as clean_run
+    from gpu_curate.console import print_clean
+
+    def waiting(pid: str) -> None:
+        print(f"process {pid} is working in {run}; waiting for it to end", file=sys.stderr)
+
+    _print(clean_run(run, shards, yes, waiting), as_json, print_clean)
 
 
 ShardsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of shards, or run directory.")]
@@ -200,9 +223,11 @@ def _shards_folder(folder: Path) -> Path:
 def info(folder: ShardsFolder, as_json: AsJson = False) -> None:
     """Tokens, documents, files, tokenizer and split of a folder of shards."""
     from gpu_curate.console import print_shards
+    from gpu_curate.run_directory import RUN_FILE, shard_sets
     from gpu_curate.shards_check import info as shards_info
 
-    _print(shards_info(_shards_folder(folder)), as_json, print_shards)
+    facts = shards_info(_shards_folder(folder))
+    _print({**facts, "sets": shard_sets(folder)} if (folder / RUN_FILE).exists() else facts, as_json, print_shards)
 
 
 @shards_app.command(epilog="Example:  gpu-curate shards verify runs/quickstart/shards")

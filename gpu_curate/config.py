@@ -579,7 +579,20 @@ class Validation(Section):
     max_fraction: float = Field(
         0.1, ge=0.0, le=1.0, description="at most this share of the kept tokens (small corpora)"
     )
-    bound: str | None = Field(None, pattern=r"^[0-9a-f]{16}$", description="pin the split: manifest.json's split bound")
+    bound: str | None = Field(
+        None,
+        pattern=r"^[0-9a-f]{16}$",
+        description="pin the split: manifest.json's split bound; null: that of the run directory's latest shards, if it has any",
+    )
+    earlier: str | None = Field(
+        None, description="pin the split to that of an earlier run: its directory, folder of shards or manifest.json"
+    )
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Validation:
+        if self.bound is not None and self.earlier is not None:
+            raise ValueError("give one of `bound` and `earlier`")
+        return self
 
 
 class Shards(Section):

@@ -124,7 +124,7 @@ def print_summary(run: Path, outcome: Outcome) -> None:
     from gpu_curate.report.intake import reject_line, sample_line
     from gpu_curate.storage import read_json
 
-    facts = read_json(run / "report" / "report.json")
+    facts = read_json(run / outcome.report / "report.json")
     print()
     _show(_funnel(facts), _splits(facts), _steps(facts))
     for text in facts["warnings"]:
@@ -142,7 +142,8 @@ def print_summary(run: Path, outcome: Outcome) -> None:
     if tokenizer:
         print(f"tokenizer {tokenizer['vocab_size']} entries, {tokenizer['library']} ({tokenizer['library_reason']})")
     print(f"report    {run / 'report' / 'index.html'}")
-    print(f"shards    {outcome.context.box('shards').folder}")
+    place = outcome.context.folders["shards"]
+    print(f"shards    {run / 'shards'}" + (f" (now {place})" if place != "shards" else ""))
     print(f"done in {facts['seconds']:.1f} s")
     for text in facts["failures"]:
         print(f"error: {text}", file=sys.stderr)
@@ -242,13 +243,18 @@ def print_plan(facts: dict[str, Any]) -> None:
     print(
         f"disk         {human_bytes(facts['disk_bytes'])} in {facts['run']}, {human_bytes(facts['disk_free_bytes'])} free"
     )
+    split = facts["split"]
+    if split is not None and split["pinned"]:
+        print(f"validation   keeps the bound {split['bound']} of {split['earlier']} ({split['reason']})")
+    elif split is not None:
+        print(f"validation   does not keep the bound of {split['earlier']}: {split['reason']}")
     for text in facts["warnings"]:
         print(f"warning: {text}", file=sys.stderr)
     print("nothing was written")
 
 
 def print_status(facts: dict[str, Any]) -> None:
-    table = _table("box", "folder", "partitions", "documents", "text", "CPU s")
+    table = _table("box", "folder", "partitions", "documents", "text", "CPU s", "disk")
     for name, box in facts["boxes"].items():
         table.add_row(
             name,
@@ -257,12 +263,51 @@ def print_status(facts: dict[str, Any]) -> None:
             f"{box['documents']:,}" if box["documents"] else "",
             human_bytes(box["bytes"]) if box["bytes"] else "",
             f"{box['cpu_seconds']:.1f}",
+            human_bytes(box["disk_bytes"]),
         )
-    _show(table)
+    _show(table, *([_sets(facts["sets"])] if facts["sets"] else []))
     print(
         f"{facts['run']}: {'complete' if facts['complete'] else 'not complete'}, backend {facts['backend']['choice']}"
     )
-    print(f"shards    {facts['shards']}")
+    print(f"shards    {facts['shards'] or 'none yet'}")
+    print(
+        f"disk      {human_bytes(facts['disk_bytes'])}; gpu-curate clean {facts['run']} lists what the latest does not need"
+    )
+
+
+def print_clean(facts: dict[str, Any]) -> None:
+    table = _table("folder", "disk", "reason")
+    for item in facts["items"]:
+        table.add_row(item["folder"], human_bytes(item["disk_bytes"]), item["reason"])
+    if facts["items"]:
+        _show(table)
+    for folder, why in facts["kept"].items():
+        print(f"kept  {folder}: {why}")
+    size = human_bytes(facts["disk_bytes"])
+    if not facts["items"]:
+        print(f"{facts['run']}: nothing to remove")
+    elif facts["removed"]:
+        print(f"{facts['run']}: {size} removed")
+    else:
+        print(f"{facts['run']}: {size} can go; --yes removes it")
+
+
+def _sets(sets: list[dict[str, Any]]) -> Table:
+    """Sets of shards, the latest first."""
+    table = _table("shards", "documents", "tokens", "disk", "report", "against the latest")
+    for one in sets:
+        changed = [f"{key}: {new}" for key, (_, new) in one["differs"].items()]
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        what = "latest" if one["latest"] else (", ".join(changed[:3]) + more or "the same recipe")
+        table.add_row(
+            one["folder"],
+            f"{one['documents']:,}",
+            f"{one['tokens']:,}",
+            human_bytes(one["disk_bytes"]),
+            one["report"] or "",
+            what,
+        )
+    return table
 
 
 def print_shards(facts: dict[str, Any]) -> None:
@@ -270,7 +315,7 @@ def print_shards(facts: dict[str, Any]) -> None:
     for name, split in facts["splits"].items():
         documents = "?" if split["documents"] is None else f"{split['documents']:,}"
         table.add_row(name, documents, f"{split['tokens']:,}", f"{split['shards']:,}", human_bytes(split["bytes"]))
-    _show(table)
+    _show(table, *([_sets(facts["sets"])] if facts.get("sets") else []))
     print(f"format      {facts['format']}, {facts['dtype']}")
     if facts["tokenizer"] is not None:
         print(f"vocabulary  {facts['vocab_size']}, EOT {facts['eot_id']}")

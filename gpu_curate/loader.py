@@ -35,6 +35,7 @@ import numpy as np
 
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.formats import FORMATS, open_shard
+from gpu_curate.run_directory import RUN_FILE, latest_shards, read_run_file, resolved
 
 if TYPE_CHECKING:
     from gpu_curate.rows import Rows
@@ -125,11 +126,16 @@ class Stream:
 
 
 def shards_folder(directory: str | os.PathLike[str]) -> Path:
-    """The shards of a run directory (its latest ones), or the folder itself."""
-    run = Path(directory) / "run.json"
-    if not run.exists():
-        return Path(directory)
-    return Path(directory) / str(json.loads(run.read_text(encoding="utf-8"))["folders"]["shards"])
+    """The shards of a run directory (its latest whole ones), or the folder itself.
+
+    Under the name that it keeps: a later run may give the link `shards` to its own, and a copy of a loader that is opened in
+    another process must not read those.
+    """
+    folder = Path(directory)
+    if not (folder / RUN_FILE).exists():
+        return resolved(folder)
+    latest = latest_shards(folder)
+    return latest or folder / str((read_run_file(folder).get("folders") or {}).get("shards", "shards"))
 
 
 def shard_paths(directory: Path, split: str) -> list[Path]:
@@ -253,6 +259,7 @@ class ShardLoader:
                 f"batch_size {batch_size} and seq_len {seq_len} must be positive, rank {rank} in 0..{world_size - 1}"
             )
         self.stream = Stream(directory, split)
+        self._arguments["directory"] = self.stream.directory  # what is the latest now
         self._check_tokenizer(tokenizer_sha256)
         self.align_documents = align_documents
         self.batch_size, self.seq_len, self.rank, self.world_size = batch_size, seq_len, rank, world_size

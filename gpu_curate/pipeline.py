@@ -32,13 +32,25 @@ from gpu_curate.errors import (
     RetryableError,
 )
 from gpu_curate.fingerprint import code_digest, compiled_before, digest, versions
+from gpu_curate.run_directory import (
+    FINGERPRINT,
+    LINKS,
+    RUN_FILE,
+    disk_bytes,
+    latest_shards,
+    owner,
+    place,
+    point,
+    read_run_file,
+    repair_links,
+    shard_sets,
+)
 from gpu_curate.sources.files import is_remote
 from gpu_curate.sources.listing import fixed_folder
+from gpu_curate.split import Earlier, bound_of, changed_sides, earlier_split, with_bound
 from gpu_curate.stages import Context, Stage, all_stages
-from gpu_curate.storage import RECEIPTS, Box, disk_error, publish, read_json, remove_temporaries, run_lock, write_json
+from gpu_curate.storage import Box, disk_error, publish, read_json, remove_temporaries, run_lock, write_json
 
-RUN_FILE = "run.json"
-FINGERPRINT = ".fingerprint"
 _ROOTS = ("sources", "normalize", "pii")  # what a run directory is about: another one is another run
 
 
@@ -83,37 +95,60 @@ def fingerprints(config: Config) -> dict[str, str]:
     check_scores(config)
     found: dict[str, str] = {}
     for stage in active_stages(config):
-        inputs = stage.inputs(config) if hasattr(stage, "inputs") else None
-        upstream = [b for b in ((stage.follows,) if stage.follows else ()) + stage.reads(config) if b is not None]
-        found[stage.name] = digest(
-            {
-                "box": stage.name,
-                "code": code_digest((*stage.code, "document", "storage")),
-                "settings": stage.settings(config),
-                "libraries": versions(stage.libraries(config)),
-                "inputs": inputs,
-                "upstream": {b: found[b] for b in upstream},
-            }
-        )
+        found[stage.name] = _fingerprint(stage, config, found)
     return found
 
 
+def _fingerprint(stage: Stage, config: Config, found: dict[str, str]) -> str:
+    inputs = stage.inputs(config) if hasattr(stage, "inputs") else None
+    upstream = [b for b in ((stage.follows,) if stage.follows else ()) + stage.reads(config) if b is not None]
+    return digest(
+        {
+            "box": stage.name,
+            "code": code_digest((*stage.code, "document", "storage")),
+            "settings": stage.settings(config),
+            "libraries": versions(stage.libraries(config)),
+            "inputs": inputs,
+            "upstream": {b: found[b] for b in upstream},
+        }
+    )
+
+
+def pinned(
+    config: Config, run: Path, prints: dict[str, str], fresh: bool = False
+) -> tuple[Config, dict[str, str], Earlier | None]:
+    """The config with the split bound that an earlier set of shards gives it, its fingerprints, and that set.
+
+    A set that this config made without a pin, and whose bound is the same, has the same bytes: it is taken as it is.
+
+    Raises:
+        ConfigError: `shards.validation.earlier` names no set that can be kept to.
+    """
+    earlier = earlier_split(config, run, fresh)
+    if earlier is None or not earlier.pinned or earlier.bound is None:
+        return config, prints, earlier
+    own = run / place(run, "shards", prints["shards"])
+    if owner(earlier.folder) == prints["shards"] or bound_of(own) == earlier.bound:
+        return config, prints, earlier
+    config = with_bound(config, earlier.bound)
+    stage = next(s for s in active_stages(config) if s.name == "shards")
+    return config, {**prints, "shards": _fingerprint(stage, config, prints)}, earlier
+
+
 def folders(run: Path, prints: dict[str, str]) -> dict[str, str]:
-    """The folder of every box: its plain name, or NAME-FINGERPRINT where the plain one holds something else."""
+    """The folder of every box: its plain name, or NAME-FINGERPRINT where the plain one holds something else.
+
+    Shards have their fingerprint in their name always; the plain one is a link to the latest.
+    """
     chosen = {}
     for name, print_ in prints.items():
-        taken = _owner(run / name) not in (None, print_)
+        if name == "shards":
+            chosen[name] = place(run, name, print_)
+            continue
+        taken = owner(run / name) not in (None, print_)
         chosen[name] = f"{name}-{print_[:12]}" if taken else name
     chosen["rejects"] = chosen["documents"].replace("documents", "rejects", 1)
     return chosen
-
-
-def _owner(box: Path) -> str | None:
-    """The fingerprint whose box this folder is; None: nobody's, since nothing is in it (a try that failed at its start)."""
-    marker = box / FINGERPRINT
-    if not marker.exists() or all(p.name.startswith(".") and p.name != RECEIPTS for p in box.iterdir()):
-        return None
-    return marker.read_text().strip()
 
 
 def check_run_directory(run: Path, config: Config) -> None:
@@ -194,15 +229,17 @@ class Outcome:
     reused: dict[str, int]
     seconds: float
     warnings: list[str]
+    report: str  # folder of its report
     failures: list[str] = field(default_factory=list)  # why a finished run ends with exit status 1
 
 
-def execute(config: Config, run: Path, progress: Progress | None = None) -> Outcome:
+def execute(config: Config, run: Path, progress: Progress | None = None, fresh: bool = False) -> Outcome:
     """Make every box of a run, reusing what is there.
 
     Args:
         config: the recipe.
         run: run directory; made if missing.
+        fresh: choose the validation split anew, not by the bound of the run directory's latest shards.
     Raises:
         ConfigError: before any work.
         FatalError: the run stopped; what is finished is kept and reused by the same call. NothingKeptError, one of them: no
@@ -226,10 +263,14 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
     ):
         check_run_directory(run, config)  # again: whoever held the lock may have made it
         remove_temporaries(run)
+        repair_links(run)
+        config, prints, earlier = pinned(config, run, prints, fresh)
+        if earlier is not None and earlier.pinned:
+            progress.note(f"validation split: the bound {earlier.bound} of {earlier.folder} ({earlier.reason})")
         places = folders(run, prints)
-        write_json(
-            run / RUN_FILE, _run_file(config, prints, places, chosen)
-        )  # first: it makes the folder a run directory
+        facts = _run_file(config, prints, places, chosen, earlier)
+        facts["latest"] = read_run_file(run).get("latest")
+        write_json(run / RUN_FILE, facts)  # first: it makes the folder a run directory
         try:
             _make_folders(run, prints, places)
         except OSError as e:
@@ -255,19 +296,55 @@ def execute(config: Config, run: Path, progress: Progress | None = None) -> Outc
             {n: s.reused for n, s in runner.boxes.items()},
             now - start,
             runner.warnings,
+            place(run, "report", prints["shards"]),
         )
+        if nothing is None and earlier is not None:
+            _tell_sides(runner, earlier, context.box("shards").folder)
         from gpu_curate.report import write_report
         from gpu_curate.report.intake import reject_line
 
         facts = write_report(outcome)
         outcome.failures = facts["failures"]
         if nothing is not None:
+            latest = latest_shards(run)
+            if latest is None:
+                point(run, "report", outcome.report)
             rejects = reject_line(facts)
             raise NothingKeptError(
                 nothing.message + (f" ({rejects})" if rejects else ""),
-                f"no shard was written; why each went is in {run / 'report' / 'index.html'}",
+                f"no shard was written; why each went is in {run / outcome.report / 'index.html'}"
+                + (f"; the latest shards are still those of {latest}" if latest else ""),
             )
+        _make_latest(run, outcome, runner)
     return outcome
+
+
+def _make_latest(run: Path, outcome: Outcome, runner: _Runner) -> None:
+    """Let the plain names stand for what this run wrote: a whole set of shards, whose accounts add up, and its report."""
+    folders = outcome.context.folders
+    facts = read_json(run / RUN_FILE)
+    facts["latest"] = {"shards": folders["shards"], "report": outcome.report, "folders": folders}
+    linked = all(
+        [point(run, name, target) for name, target in zip(LINKS, (folders["shards"], outcome.report), strict=True)]
+    )
+    write_json(run / RUN_FILE, facts)
+    if not linked:
+        runner.warn(
+            f"{run} has no links: the latest shards are in {run / folders['shards']}, whatever {run / 'shards'} holds"
+        )
+
+
+def _tell_sides(runner: _Runner, earlier: Earlier, shards: Path) -> None:
+    """A warning if the split bound is another one than before, or documents changed sides for another reason."""
+    if earlier.folder.resolve() == shards.resolve():
+        return
+    bound, moved = bound_of(shards), changed_sides(earlier.folder, shards)
+    if bound != earlier.bound or any(moved.values()):
+        what = "is the same" if bound == earlier.bound else f"moved from {earlier.bound} to {bound} ({earlier.reason})"
+        runner.warn(
+            f"the validation split's bound {what}: against {earlier.folder}, {moved['to_training']} documents went from "
+            f"validation to training and {moved['to_validation']} from training to validation"
+        )
 
 
 def _make_folders(run: Path, prints: dict[str, str], places: dict[str, str]) -> None:
@@ -275,7 +352,7 @@ def _make_folders(run: Path, prints: dict[str, str], places: dict[str, str]) -> 
     for name, print_ in prints.items():
         marker = run / places[name] / FINGERPRINT
         marker.parent.mkdir(parents=True, exist_ok=True)
-        if _owner(marker.parent) != print_:
+        if owner(marker.parent) != print_:
             with publish(marker) as temp:
                 temp.write_text(print_ + "\n")
 
@@ -316,13 +393,15 @@ def _check_output(run: Path, config: Config) -> None:
 
 
 def _run_file(
-    config: Config, prints: dict[str, str], places: dict[str, str], chosen: backend.Backend
+    config: Config, prints: dict[str, str], places: dict[str, str], chosen: backend.Backend, earlier: Earlier | None
 ) -> dict[str, Any]:
+    kept = None if earlier is None or not earlier.pinned else {"bound": earlier.bound, "of": str(earlier.folder)}
     return {
         "version": __version__,
         "config": public(config),
         "fingerprints": prints,
         "folders": places,
+        "split": kept,  # the bound that this run was given, and by which shards
         "backend": {"choice": chosen.choice, "reason": chosen.reason},
         "machine": {
             "system": platform.platform(),
@@ -605,13 +684,17 @@ def run_state(run: Path) -> dict[str, Any]:
             "documents": sum(r.get("documents", 0) for r in receipts),
             "bytes": sum(r.get("bytes", 0) for r in receipts),
             "cpu_seconds": round(sum(r.get("cpu_seconds", 0.0) for r in receipts), 3),
+            "disk_bytes": disk_bytes(run / folder),
         }
     boxes.pop("rejects", None)
+    latest = latest_shards(run)
     return {
         "run": str(run),
         "started": info["started"],
         "complete": Box(run / info["folders"]["shards"]).sealed(),
         "backend": info["backend"],
         "boxes": boxes,
-        "shards": str(run / info["folders"]["shards"]),
+        "shards": None if latest is None else str(latest),
+        "sets": shard_sets(run),
+        "disk_bytes": disk_bytes(run),
     }

@@ -11,7 +11,7 @@ from gpu_curate import backend
 from gpu_curate.config import Config
 from gpu_curate.document_text import without_effect
 from gpu_curate.engine import default_workers
-from gpu_curate.pipeline import active_stages, check_run_directory, fingerprints, folders
+from gpu_curate.pipeline import active_stages, check_run_directory, fingerprints, folders, pinned
 from gpu_curate.stages.columns import check_sources
 from gpu_curate.stages.documents import listings, read_tasks, refers
 from gpu_curate.stages.references import reference_listings
@@ -26,8 +26,11 @@ BYTES_PER_TOKEN = 4.2
 DEVICE_TEXT_FACTOR = 6
 
 
-def make_plan(config: Config, run: Path) -> dict[str, Any]:
+def make_plan(config: Config, run: Path, fresh: bool = False) -> dict[str, Any]:
     """Facts for `gpu-curate plan`. Reads names, footers and headers; writes nothing.
+
+    Args:
+        fresh: as for `execute`.
 
     Raises:
         ConfigError: as the run would.
@@ -46,7 +49,7 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
     for task in tasks:
         text_bytes[task.source] += task.nbytes
         referred[task.source] += task.nbytes if refers(config, task) else 0
-    prints = fingerprints(config)
+    config, prints, earlier = pinned(config, run, fingerprints(config), fresh)
     places = folders(run, prints)
     boxes = []
     wanted = [f"{number:06d}" for number in range(len(tasks))]  # partitions of documents/, then of what follows it
@@ -112,6 +115,13 @@ def make_plan(config: Config, run: Path) -> dict[str, Any]:
         "peak_device_bytes": DEVICE_TEXT_FACTOR * partition if chosen.choice == "gpu" else 0,
         "disk_bytes": disk,
         "disk_free_bytes": free,
+        "split": earlier
+        and {
+            "earlier": str(earlier.folder),
+            "bound": earlier.bound,
+            "pinned": earlier.pinned,
+            "reason": earlier.reason,
+        },
         "warnings": warnings,
     }
 

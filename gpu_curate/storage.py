@@ -242,8 +242,11 @@ class Box:
 def remove_temporaries(run: Path) -> int:
     """Delete what a killed process left half-written. Call only under the run's lock."""
     removed = 0
-    for path in run.rglob(".*.tmp-*"):
-        path.unlink(missing_ok=True)
+    for path in list(run.rglob(".*.tmp-*")):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
         removed += 1
     return removed
 

@@ -65,6 +65,15 @@ def execute(folder, corpus, tokenizer, **keys):
     return pipeline.execute(config.parse(recipe(corpus, tokenizer, **keys)), folder)
 
 
+def copy(run: Path, to: Path) -> None:
+    shutil.copytree(run, to, symlinks=True)
+
+
+def remove(run: Path, *boxes: str) -> None:
+    for box in boxes:
+        shutil.rmtree((run / box).resolve())
+
+
 def write_recipe(path: Path, data) -> Path:
     path.write_text(yaml.safe_dump(data))
     return path
@@ -215,7 +224,7 @@ def test_dask_gives_the_same_bytes(tmp_path, corpus, tokenizer, reference):
 
 def test_a_finished_run_is_reused_whole(tmp_path, reference):
     run = tmp_path / "r"
-    shutil.copytree(reference[0], run)
+    copy(reference[0], run)
     before = {p: p.stat().st_mtime_ns for p in run.rglob("*.bin")}
     outcome = pipeline.execute(config.Config.model_validate(read_json(run / "run.json")["config"]), run)
     assert {p: p.stat().st_mtime_ns for p in run.rglob("*.bin")} == before
@@ -225,17 +234,21 @@ def test_a_finished_run_is_reused_whole(tmp_path, reference):
 
 def test_a_threshold_reruns_decisions_and_shards_only_and_mixes_nothing(tmp_path, corpus, tokenizer, reference):
     run = tmp_path / "r"
-    shutil.copytree(reference[0], run)
+    copy(reference[0], run)
+    earlier = (run / "shards").resolve()
+    bound = read_json(earlier / "manifest.json")["split"]["bound"]
     outcome = execute(run, corpus[0], tokenizer, min_tokens=200)
     assert {n for n, f in outcome.context.folders.items() if f != n} == {"decisions", "shards"}
-    assert (run / "shards" / "manifest.json").exists()
+    assert (earlier / "manifest.json").exists()
     assert shard_bytes(run, outcome) != shard_bytes(reference[0])
     fresh = tmp_path / "fresh"
-    assert shard_bytes(fresh, execute(fresh, corpus[0], tokenizer, min_tokens=200)) == shard_bytes(run, outcome)
+    shards = {"tokens_per_shard": 7919, "validation": {"tokens": 3000, "bound": bound}}  # the run's own split is kept
+    again = execute(fresh, corpus[0], tokenizer, min_tokens=200, shards=shards)
+    assert shard_bytes(fresh, again) == shard_bytes(run, outcome)
     latest = loader.Stream(run, "train")  # a run directory stands for its latest shards
-    assert latest.directory == run / outcome.context.folders["shards"]
+    assert latest.directory == run / outcome.context.folders["shards"] == (run / "shards").resolve()
     again = execute(run, corpus[0], tokenizer)
-    assert again.context.folders["shards"] == "shards"
+    assert run / again.context.folders["shards"] == earlier == (run / "shards").resolve()
     assert again.reused["shards"] == len(again.context.box("shards").parts())
 
 
@@ -295,19 +308,19 @@ def test_plan_writes_nothing_and_foretells_the_partitions(tmp_path, corpus, toke
 @pytest.mark.parametrize("damage", ["cut", "flip"])
 def test_a_damaged_file_is_made_again(tmp_path, reference, name, damage):
     run = tmp_path / "r"
-    shutil.copytree(reference[0], run)
+    copy(reference[0], run)
     path = sorted(run.glob(name))[0]
     data = bytearray(path.read_bytes())
     if damage == "flip":
         if name == "shards/*.bin":
             pytest.skip("a finished shard is checked by `shards verify`, not by every run")
         data[len(data) // 2] ^= 0xFF
-        shutil.rmtree(run / "shards")  # so that somebody reads it
+        remove(run, "shards")  # so that somebody reads it
         if not name.startswith("decisions"):
-            shutil.rmtree(run / "decisions")
+            remove(run, "decisions")
     path.write_bytes(data[:-5] if damage == "cut" else data)
     if damage == "cut" and not name.startswith("shards"):
-        shutil.rmtree(run / "shards")
+        remove(run, "shards")
     pipeline.execute(config.Config.model_validate(read_json(run / "run.json")["config"]), run)
     assert shard_bytes(run) == shard_bytes(reference[0])
     assert shards_check.verify(run / "shards") == []
@@ -316,7 +329,7 @@ def test_a_damaged_file_is_made_again(tmp_path, reference, name, damage):
 @pytest.mark.parametrize("name", ["manifest.json", "documents.parquet", "tokenizer.json"])
 def test_a_damaged_file_beside_the_shards_is_made_again(tmp_path, reference, name):
     run = tmp_path / "r"
-    shutil.copytree(reference[0], run)
+    copy(reference[0], run)
     whole = (run / "shards" / name).read_bytes()
     (run / "shards" / name).write_bytes(whole[: len(whole) // 2])
     pipeline.execute(config.Config.model_validate(read_json(run / "run.json")["config"]), run)
@@ -326,9 +339,8 @@ def test_a_damaged_file_beside_the_shards_is_made_again(tmp_path, reference, nam
 
 def test_many_damaged_files_at_once_are_all_made_again_by_several_workers(tmp_path, corpus, tokenizer, reference):
     run = tmp_path / "r"
-    shutil.copytree(reference[0], run)
-    for folder in ("decisions", "duplicates", "shards"):
-        shutil.rmtree(run / folder)
+    copy(reference[0], run)
+    remove(run, "decisions", "duplicates", "shards")
     for path in [*run.glob("signatures/*.parquet"), *run.glob("scores/*.parquet"), *run.glob("documents/*.parquet")]:
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 0xFF
@@ -341,7 +353,7 @@ def test_many_damaged_files_at_once_are_all_made_again_by_several_workers(tmp_pa
 
 def test_what_a_kill_while_tidying_up_leaves_is_tidied(tmp_path, reference):
     run = tmp_path / "r"
-    shutil.copytree(reference[0], run)
+    copy(reference[0], run)
     (run / "shards" / ".order").mkdir()
     pipeline.execute(config.Config.model_validate(read_json(run / "run.json")["config"]), run)
     assert not (run / "shards" / ".order").exists()
@@ -366,7 +378,7 @@ def test_a_first_try_that_failed_while_planning_leaves_the_plain_names_free(tmp_
         pipeline.execute(one_source("", tokenizer, sources=[source]), tmp_path / "r")
     right = [{**source, "text_column": "contents"}]
     pipeline.execute(one_source("", tokenizer, sources=right), tmp_path / "r")
-    assert set(read_json(tmp_path / "r" / "run.json")["folders"].values()) >= {"documents", "rejects", "shards"}
+    assert set(read_json(tmp_path / "r" / "run.json")["folders"].values()) >= {"documents", "rejects", "tokens"}
 
 
 @pytest.mark.parametrize("pattern", ["", "**/*.txt"])

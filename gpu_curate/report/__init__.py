@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def write_report(outcome: Outcome) -> dict[str, Any]:
-    """Publish report/report.json and report/index.html of a finished run, or of one that kept nothing.
+    """Publish report.json and index.html of a finished run, or of one that kept nothing, in the folder of its own.
 
     Returns: report.json.
 
@@ -20,7 +20,7 @@ def write_report(outcome: Outcome) -> dict[str, Any]:
     from gpu_curate.report.page import page
     from gpu_curate.storage import publish, write_json
 
-    folder = outcome.context.run / "report"
+    folder = outcome.context.run / outcome.report
     facts = accounts(outcome)
     write_json(folder / "report.json", facts)
     with publish(folder / "index.html") as temp:

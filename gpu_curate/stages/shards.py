@@ -64,7 +64,8 @@ class Shards(Stage):
     def settings(self, config: Config) -> Any:
         mixture = [(s.name, s.weight, s.tokens) for s in config.sources if s.weight or s.tokens]
         kept = [list(s.kept) for s in config.sources]
-        return config.shards.model_dump(), mixture, kept
+        shards = config.shards.model_dump(exclude={"validation": {"earlier"}})  # the bound that it names is what counts
+        return shards, mixture, kept
 
     def plan(self, context: Context) -> dict[str, Any]:
         box = context.box(self.name)

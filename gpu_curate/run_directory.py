@@ -1,0 +1,215 @@
+"""What lies in a run directory: sets of shards, each with its report, and which of them is the latest.
+
+A set of shards and its report have folders named by fingerprint, `shards-0123456789ab` and `report-0123456789ab`, which never
+change their names. `shards` and `report` are links to those of the latest run that wrote shards. A link is swapped by
+renaming another over it: at every moment there is a whole set behind it, and who opened the earlier one goes on with that.
+tar, rsync -a and cp -a copy links; tools that follow them copy the latest set a second time, under the plain name. Both
+kinds of copies are read, and so are runs of version 0.1, where `shards` and `report` are folders and only the first ones.
+This module needs the standard library alone: the loader imports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+RUN_FILE = "run.json"
+FINGERPRINT = ".fingerprint"
+MANIFEST = "manifest.json"
+LINKS = ("shards", "report")  # plain names that stand for the latest
+PRINT_CHARS = 12  # of a fingerprint, in a folder's name
+_EXCHANGE = 2  # RENAME_EXCHANGE
+_AT_FDCWD = -100
+
+
+def owner(box: Path) -> str | None:
+    """The fingerprint whose box this folder is; None: nobody's, since nothing is in it (a try that failed at its start)."""
+    marker = box / FINGERPRINT
+    if not marker.exists() or all(p.name.startswith(".") and p.name != ".receipts" for p in box.iterdir()):
+        return None
+    return marker.read_text().strip()
+
+
+def place(run: Path, name: str, print_: str) -> str:
+    """The folder of the shards or the report of a fingerprint: its own name, or the plain one in a run of version 0.1."""
+    plain = run / name
+    if plain.is_dir() and not plain.is_symlink() and _owner_of(plain, name) == print_:
+        return name
+    return f"{name}-{print_[:PRINT_CHARS]}"
+
+
+def _owner_of(folder: Path, name: str) -> str | None:
+    """The fingerprint of the shards that a folder of shards or a report belongs to."""
+    if name == "shards":
+        return owner(folder)
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((folder / "report.json").read_bytes())["fingerprints"]["shards"])
+    return None
+
+
+def read_run_file(run: Path) -> dict[str, Any]:
+    """run.json; {} where there is none that can be read."""
+    try:
+        facts = json.loads((run / RUN_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def latest_shards(run: Path) -> Path | None:
+    """The folder of the latest whole set of shards of a run, under a name that it keeps; None: there is no set yet."""
+    link = run / "shards"
+    facts = read_run_file(run)
+    names = [os.readlink(link)] if link.is_symlink() else []
+    names += [str((facts.get(key) or {}).get("shards")) for key in ("latest", "folders")]
+    names += ["shards", *(s.name for s in sorted(_sets(run), key=_made, reverse=True))]
+    for name in names:
+        folder = run / name
+        if (folder / MANIFEST).is_file() and not folder.is_symlink():
+            return folder
+    return None
+
+
+def _sets(run: Path) -> list[Path]:
+    """Every whole set of shards of a run."""
+    pattern = re.compile(rf"shards(-[0-9a-f]{{{PRINT_CHARS}}}(-\d+)?)?")
+    return sorted(
+        p for p in run.iterdir() if pattern.fullmatch(p.name) and not p.is_symlink() and (p / MANIFEST).is_file()
+    )
+
+
+def _made(folder: Path) -> float:
+    return (folder / MANIFEST).stat().st_mtime
+
+
+def resolved(folder: Path) -> Path:
+    """A folder by the name that it keeps: what a link stands for now."""
+    return folder.parent / os.readlink(folder) if folder.is_symlink() else folder
+
+
+def shard_sets(run: Path) -> list[dict[str, Any]]:
+    """Every whole set of shards of a run, the latest first: folder, report, sizes, and what its config has otherwise."""
+    latest = latest_shards(run)
+    if latest is None:
+        return []
+    folders = [latest, *(f for f in sorted(_sets(run), key=_made, reverse=True) if f != latest)]
+    manifests = [json.loads((f / MANIFEST).read_bytes()) for f in folders]
+    found = []
+    for folder, manifest in zip(folders, manifests, strict=True):
+        named = run / f"report{folder.name.removeprefix('shards')}"
+        report = next((r for r in (named, run / "report") if not r.is_symlink() and _same_print(r, folder)), None)
+        found.append(
+            {
+                "folder": folder.name,
+                "latest": folder == latest,
+                "report": report and report.name,
+                "made": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(_made(folder))),
+                "disk_bytes": disk_bytes(folder),
+                "documents": sum(s["documents"] for s in manifest["splits"].values()),
+                "tokens": sum(s["tokens"] for s in manifest["splits"].values()),
+                "bound": manifest.get("split", {}).get("bound"),
+                "differs": differences(manifests[0].get("config"), manifest.get("config")),
+            }
+        )
+    return found
+
+
+def _same_print(report: Path, shards: Path) -> bool:
+    return report.is_dir() and _owner_of(report, "report") == owner(shards)
+
+
+def differences(old: Any, new: Any, key: str = "") -> dict[str, list[Any]]:
+    """Key → [old value, new value] of two configs, where they differ."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found: dict[str, list[Any]] = {}
+        for name in sorted(old.keys() | new.keys()):
+            found.update(differences(old.get(name), new.get(name), f"{key}.{name}" if key else name))
+        return found
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        found = {}
+        for i, (a, b) in enumerate(zip(old, new, strict=True)):
+            found.update(differences(a, b, f"{key}.{i}"))
+        return found
+    return {} if old == new else {key: [old, new]}
+
+
+def disk_bytes(folder: Path) -> int:
+    """Bytes of the files in a folder, however deep; links count nothing and are not followed."""
+    total = 0
+    for place_, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                path = os.path.join(place_, name)
+                total += 0 if os.path.islink(path) else os.path.getsize(path)
+    return total
+
+
+# ------------------------------------------------------------------------------------------------------------- links
+
+
+def point(run: Path, name: str, target: str) -> bool:
+    """Make `name` a link to the folder `target` of the same run, in one step. False where the file system has no links.
+
+    A folder that has the plain name (a run of version 0.1, or a copy made by a tool that follows links) gets a name of its
+    own: exchanged with the link where the kernel can do that, else there are two renames, and a moment without the name.
+    """
+    link = run / name
+    if target == name or (link.is_symlink() and os.readlink(link) == target):
+        return True
+    temp = run / f".{name}.tmp-{os.getpid()}-{time.monotonic_ns()}"
+    try:
+        os.symlink(target, temp)
+    except OSError:
+        return False
+    try:
+        if link.is_dir() and not link.is_symlink():
+            _step_aside(link, name, target)
+        if not link.is_symlink() or os.readlink(link) != target:
+            os.replace(temp, link)
+    finally:
+        temp.unlink(missing_ok=True)
+    fd = os.open(run, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return True
+
+
+def _step_aside(folder: Path, name: str, target: str) -> None:
+    """Give a real folder a name of its own, and the plain one to a link to `target`."""
+    print_ = _owner_of(folder, name)
+    own = f"{name}-{print_[:PRINT_CHARS]}" if print_ else f"{name}-{'0' * PRINT_CHARS}"
+    aside, number = folder.parent / own, 1
+    while aside.exists() and not aside.is_symlink():
+        number += 1
+        aside = folder.parent / f"{own}-{number}"
+    aside.unlink(missing_ok=True)
+    os.symlink(target, aside)
+    if not _exchange(aside, folder):
+        aside.unlink()
+        os.rename(folder, aside)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swap two names in one step. False where the C library, the kernel or the file system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    return rename(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _EXCHANGE) == 0
+
+
+def repair_links(run: Path) -> None:
+    """After a kill between the two swaps: the report is that of the latest shards. Call only under the run's lock."""
+    link = run / "shards"
+    if link.is_symlink():
+        report = f"report{os.readlink(link).removeprefix('shards')}"
+        if (run / report / "report.json").is_file():
+            point(run, "report", report)
