@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_curate.config import did_you_mean, parse
 from gpu_curate.errors import ConfigError, CorruptError
-from gpu_curate.pipeline import FINGERPRINT, RUN_FILE
+from gpu_curate.run_directory import FINGERPRINT, RUN_FILE
 from gpu_curate.stages import Context
 from gpu_curate.storage import read_json
 
@@ -29,9 +29,10 @@ def open_run(run: Path, shards: str | None = None) -> Context:
         prints, config = info["fingerprints"], info["config"]
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program") from e
-    owners = {p.read_text().strip(): p.parent.name for p in sorted(run.glob(f"*/{FINGERPRINT}"))}
+    made_by = {p.parent.name: p.read_text().strip() for p in sorted(run.glob(f"*/{FINGERPRINT}"))}
+    owners = {print_: folder for folder, print_ in made_by.items()}  # of a box and a link to it, the box
     if shards is not None:
-        prints, config = _earlier(run, Path(shards).name, owners, prints, config)
+        prints, config = _earlier(run, Path(shards).name, made_by, prints, config)
     missing = [name for name, print_ in prints.items() if print_ not in owners]
     if missing:
         raise ConfigError(f"{run}: {', '.join(missing)} of these shards are not there", "run its recipe again")
@@ -47,20 +48,19 @@ def open_run(run: Path, shards: str | None = None) -> Context:
 
 
 def _earlier(
-    run: Path, name: str, owners: dict[str, str], prints: dict[str, str], config: dict[str, Any]
+    run: Path, name: str, made_by: dict[str, str], prints: dict[str, str], config: dict[str, Any]
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """Fingerprints and config of the set of shards in the folder `name`."""
-    of_folder = {folder: print_ for print_, folder in owners.items()}
-    sets = [folder for folder in of_folder if folder.partition("-")[0] == "shards"]
+    sets = [folder for folder in made_by if folder.partition("-")[0] == "shards"]
     if name not in sets:
         raise ConfigError(
             f"{run} has no shards {name!r}{did_you_mean(name, sets)}", f"there are {', '.join(sets) or 'none'}"
         )
-    if of_folder[name] == prints.get("shards"):
+    if made_by[name] == prints.get("shards"):
         return prints, config
     for report in sorted(run.glob("report*/report.json")):
         facts = read_json(report)
-        if facts.get("fingerprints", {}).get("shards") == of_folder[name]:
+        if facts.get("fingerprints", {}).get("shards") == made_by[name]:
             return facts["fingerprints"], read_json(run / name / "manifest.json")["config"]
     raise ConfigError(
         f"{run}: the shards {name} have no report that says what they were made from", "run their recipe again"
