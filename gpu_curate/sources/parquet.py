@@ -17,6 +17,9 @@ from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import is_remote, open_raw
 
 _BATCH_ROWS = 1024
+_BATCH_BYTES = 32 << 20  # of the columns read, as the footer has them; fewer rows where they are long
+_NUMBER_BYTES = 8  # a number into a dictionary takes less
+_DICTIONARY_BYTES = 128 << 20  # a larger dictionary is not kept, but read a row at a time
 _MAX_REJECTS = 1 << 22  # of one row group: a damaged footer may claim any number of rows
 HEAD_BYTES = 200
 
@@ -26,7 +29,7 @@ class ParquetReader:
 
     A row is its number in the whole file, whether or not its row group is sampled. A null text, or bytes that are not
     UTF-8, reject the row; a page that cannot be read rejects each row left of its row group. A kept value that Python
-    cannot hold (a date past year 9999, text that is not UTF-8) is null. Memory: one batch of 1,024 rows.
+    cannot hold (a date past year 9999, text that is not UTF-8) is null. Memory: one batch of 1,024 rows, or of 32 MiB.
     """
 
     suffixes: tuple[str, ...] = (".parquet", ".pq", ".parq")
@@ -109,12 +112,36 @@ class ParquetReader:
                     return
                 self._text_leaf(split.path, file.metadata)
                 stop = split.stop if split.stop >= 0 else file.metadata.num_row_groups
+                if any(self._repeats(file.metadata, g) for g in range(split.start, stop)):  # each value is kept once
+                    options = {"metadata": file.metadata, "read_dictionary": [self.source.text_column]}
+                    file = pq.ParquetFile(f, pre_buffer=is_remote(split.path), buffer_size=1 << 20, **options)
                 for group in range(split.start, stop):
                     first = row
                     row += file.metadata.row_group(group).num_rows
                     skip = yield from self._row_group(file, group, first, skip)
         except (pa.ArrowException, OSError, OverflowError) as e:
             yield Reject(row, None, f"unreadable: {one_line(e)}", cut=True)
+
+    def _chunks(self, metadata: pq.FileMetaData, group: int) -> list[pq.ColumnChunkMetaData]:
+        """The chunks of a row group that are read, the text's first. By number: what a chunk says of its path may differ."""
+        names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+        text = self.source.text_column
+        read = [i for i, n in enumerate(names) if any(n == w or n.startswith(w + ".") for w in (text, *self._keep))]
+        return [metadata.row_group(group).column(i) for i in sorted(read, key=lambda i: names[i] != text)]
+
+    def _repeats(self, metadata: pq.FileMetaData, group: int) -> bool:
+        """True if the texts of a row group are numbers into a dictionary, so that they may be far longer than its bytes."""
+        text, rows = self._chunks(metadata, group)[0], metadata.row_group(group).num_rows
+        if not text.has_dictionary_page:
+            return False
+        of_dictionary = max(text.data_page_offset - (text.dictionary_page_offset or 0), 0)
+        return text.total_compressed_size - of_dictionary <= _NUMBER_BYTES * rows + (1 << 16)
+
+    def _batch_rows(self, metadata: pq.FileMetaData, group: int) -> int:
+        nbytes = sum(max(c.total_uncompressed_size, 0) for c in self._chunks(metadata, group))
+        if nbytes > _DICTIONARY_BYTES and self._repeats(metadata, group):
+            return 1
+        return max(min(_BATCH_ROWS, _BATCH_BYTES * max(metadata.row_group(group).num_rows, 1) // max(nbytes, 1)), 1)
 
     def _row_group(
         self, file: pq.ParquetFile, group: int, row: int, skip: int
@@ -123,7 +150,8 @@ class ParquetReader:
         columns = [self.source.text_column, *self._keep]
         stop = row + file.metadata.row_group(group).num_rows
         try:
-            for batch in file.iter_batches(_BATCH_ROWS, [group], columns=columns, use_threads=False):
+            rows = self._batch_rows(file.metadata, group)
+            for batch in file.iter_batches(rows, [group], columns=columns, use_threads=False):
                 if skip:
                     passed = min(skip, batch.num_rows)
                     skip, row, batch = skip - passed, row + passed, batch.slice(passed)
@@ -173,8 +201,9 @@ def _value(scalar: pa.Scalar) -> Any:
 
 def _texts(array: pa.Array) -> list[Any]:
     """str, None for null, or the bytes of a value that is not UTF-8."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    if pa.types.is_dictionary(array.type):  # a value is one object, however often it is repeated
+        distinct = _texts(array.dictionary)
+        return [None if i is None else distinct[i] for i in array.indices.to_pylist()]
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
         try:
             return array.to_pylist()

@@ -1,0 +1,148 @@
+"""Parquet beside what pyarrow itself reads: the files of parquet-testing, mutants of real files, and files that expand."""
+
+from __future__ import annotations
+
+import io
+import random
+import tracemalloc
+import zipfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gpu_curate import guard
+from gpu_curate.config import ParquetSource
+from gpu_curate.errors import ConfigError
+from gpu_curate.sources import Record, Reject
+from gpu_curate.sources.parquet import ParquetReader
+
+
+def read(path, column="text", **options):
+    reader = ParquetReader(ParquetSource(name="s", type="parquet", path=str(path), text_column=column, **options))
+    splits = guard.splits(reader, str(path), path.stat().st_size, 1 << 20)
+    return [i for split in splits for i in guard.read(reader, split)]
+
+
+def peer(data, column):
+    """The texts that pyarrow reads of a file, by row; None where it refuses."""
+    try:
+        file = pq.ParquetFile(io.BytesIO(data))
+        groups = [file.read_row_group(g, [column], use_threads=False) for g in range(file.metadata.num_row_groups)]
+        values = [v for table in groups for v in table[column].to_pylist()]
+    except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError, MemoryError, IndexError):
+        return None
+    return {row: v for row, v in enumerate(values) if isinstance(v, str)}
+
+
+def check(path, data, column):
+    path.write_bytes(data)
+    expected = peer(data, column)
+    try:
+        items = read(path, column)
+    except ConfigError:  # the column is not there, or no string: for the plan to say
+        return "refused"
+    found = {i.row: i.text for i in items if isinstance(i, Record)}
+    if expected is not None:
+        assert {row: found.get(row) for row in expected} == expected
+        return "read"
+    assert any(isinstance(i, Reject) for i in items)
+    return "rejected"
+
+
+def string_columns(data):
+    try:
+        schema = pq.ParquetFile(io.BytesIO(data)).schema
+        leaves = [schema.column(i) for i in range(len(schema.names))]
+        return [
+            c.path
+            for c in leaves
+            if c.physical_type == "BYTE_ARRAY" and c.logical_type.type in ("STRING", "NONE") and "." not in c.path
+        ]
+    except (pa.ArrowException, OSError, ValueError):
+        return ["text"]
+
+
+@pytest.fixture(scope="module")
+def seeds():
+    noise = random.Random(1)
+    texts = [None if i % 17 == 0 else "".join(noise.choices("abc dé漢\n", k=noise.randrange(40))) for i in range(300)]
+    made = []
+    for options in (
+        {"compression": "none", "use_dictionary": False},
+        {"compression": "snappy", "row_group_size": 100},
+        {"compression": "zstd", "data_page_size": 500, "use_dictionary": False, "write_page_checksum": True},
+        {"compression": "gzip", "data_page_version": "2.0"},
+        {"compression": "lz4", "use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}},
+    ):
+        f = io.BytesIO()
+        columns = {"text": texts} if "column_encoding" in options else {"text": texts, "n": list(range(300))}
+        pq.write_table(pa.table(columns), f, **options)
+        made.append(f.getvalue())
+    return made
+
+
+@pytest.mark.parametrize("name", ["parquet-testing-data.zip", "parquet-testing-bad.zip"])
+def test_the_files_of_parquet_testing_give_what_pyarrow_reads(shared_data, tmp_path, name):
+    outcomes = []
+    with zipfile.ZipFile(shared_data(f"patho/{name}")) as archive:
+        for member in archive.namelist():
+            if member.endswith(".parquet"):
+                data = archive.read(member)
+                outcomes += [check(tmp_path / "a.parquet", data, column) for column in string_columns(data)]
+    assert len(outcomes) >= 5
+    if "data" in name:
+        assert outcomes.count("read") >= 10
+
+
+@pytest.mark.soak
+def test_mutants_of_parquet_files_lose_nothing_that_pyarrow_reads(seeds, tmp_path, soak_cases):
+    noise = random.Random(2)
+    outcomes = []
+    for _ in range(soak_cases(60, 3000)):
+        data = bytearray(noise.choice(seeds))
+        footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        for _ in range(noise.choice([1, 1, 2, 4])):
+            at = noise.randrange(footer, len(data)) if noise.random() < 0.5 else noise.randrange(len(data))
+            match noise.randrange(3):
+                case 0:
+                    data[at] ^= 1 << noise.randrange(8)
+                case 1:
+                    data[at] = noise.choice([0, 1, 0x7F, 0x80, 0xFF])
+                case _:
+                    del data[at : at + noise.choice([1, 1, 50])]
+            if len(data) < 12:
+                break
+        outcomes.append(check(tmp_path / "a.parquet", bytes(data), "text"))
+    assert {"read", "rejected"} <= set(outcomes)
+
+
+def test_a_column_name_that_is_not_utf8_is_a_reject_that_names_it(tmp_path):
+    path = tmp_path / "a.parquet"
+    f = io.BytesIO()
+    pq.write_table(pa.table({"text": ["a"], "name": ["b"]}), f)
+    path.write_bytes(f.getvalue().replace(b"name", b"na\xffe"))
+    items = read(path)
+    assert items
+    assert all(isinstance(i, Reject) for i in items)
+    assert "utf" in items[0].reason.lower()
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_long_texts_come_in_batches_of_few_rows(tmp_path, dictionary):
+    path = tmp_path / "a.parquet"
+    rows = 600 if dictionary else 60
+    pq.write_table(pa.table({"text": ["x" * (1 << 20)] * rows}), path, compression="zstd", use_dictionary=dictionary)
+    reader = ParquetReader(ParquetSource(name="s", type="parquet", path=str(path)))
+    (split,) = reader.splits(str(path), path.stat().st_size, 1 << 40)
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    peak = count = 0
+    for item in reader.read(split):
+        count += len(item.text) == 1 << 20
+        peak = max(peak, pa.total_allocated_bytes() - before)
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == rows
+    assert held < 80 << 20
+    assert peak < 160 << 20
