@@ -46,6 +46,7 @@ class SiteInfo(NamedTuple):
     namespaces: Namespaces  # and the language of the wiki
     has_root: bool  # there is a <mediawiki> that must be closed at the end
     is_dump: bool  # it looks like one, or cannot be read to tell
+    is_wide: bool  # it looks like one in UTF-16 or UTF-32
 
 
 class Chunk(NamedTuple):
@@ -140,7 +141,11 @@ class WikipediaReader:
         """The pages that begin in chunks before split.stop; later chunks are read only to end the last of them."""
         stop = split.stop if split.stop >= 0 else None
         scanner = _PageScanner(slots, stop, self.source.max_page_bytes)
-        if split.start == 0 and not site.is_dump:
+        if split.start == 0 and site.is_wide:
+            yield Reject(
+                None, 0, "a dump in UTF-16 or UTF-32, which MediaWiki does not write: iconv -t UTF-8 (with -f) first"
+            )
+        elif split.start == 0 and not site.is_dump:
             yield Reject(None, 0, "not a MediaWiki XML dump: neither <mediawiki> nor <page> at its head")
         last = Chunk(-1, b"", "none yet")
         tail = b""
@@ -332,6 +337,8 @@ def _site_info(chunks: Iterator[Chunk]) -> SiteInfo:
         if len(head) > _HEADER_BYTES or b"<page>" in head or b"</siteinfo>" in head:
             break
     is_dump = b"<mediawiki" in head or b"<page>" in head or not readable
+    narrow = head[: 1 << 16].replace(b"\0", b"")
+    is_wide = not is_dump and (b"<mediawiki" in narrow or b"<page>" in narrow)
     head = head.partition(b"<page>")[0]
     base, names, database = None, [], ""
     start, end = head.find(b"<siteinfo>"), head.find(b"</siteinfo>")
@@ -348,7 +355,7 @@ def _site_info(chunks: Iterator[Chunk]) -> SiteInfo:
                 if re.fullmatch(r"-?\d+", e.get("key", "")):
                     names.append((int(e.get("key", "")), e.text or ""))
     language = _language(database, base or "", head[: max(start, 0)])
-    return SiteInfo(base, Namespaces.of(names, language), b"<mediawiki" in head, is_dump)
+    return SiteInfo(base, Namespaces.of(names, language), b"<mediawiki" in head, is_dump, is_wide)
 
 
 _DATABASE = re.compile(r"([a-z_]+?)(?:wiki|wiktionary|wikibooks|wikinews|wikiquote|wikisource|wikiversity|wikivoyage)")

@@ -153,3 +153,15 @@ def test_a_dump_is_read_whatever_its_name_says_of_its_compression(tmp_path):
             reader = WikipediaReader(WikipediaSource(name="w", type="wikipedia", path=str(path)))
             items = [i for s in reader.splits(str(path), path.stat().st_size, 1 << 20) for i in reader.read(s)]
             assert [i.text for i in items if isinstance(i, Record)] == ["Some text."], (name, items)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le"])
+def test_a_dump_in_utf_16_is_named(tmp_path, encoding):
+    page = "<mediawiki><page><title>T</title><ns>0</ns><id>1</id><revision><text>x</text></revision></page></mediawiki>"
+    for pack in (bytes, bz2.compress, gzip.compress):
+        path = tmp_path / "d.xml"
+        path.write_bytes(pack(page.encode(encoding)))
+        reader = WikipediaReader(WikipediaSource(name="w", type="wikipedia", path=str(path)))
+        items = [i for s in reader.splits(str(path), path.stat().st_size, 1 << 20) for i in reader.read(s)]
+        assert "a dump in UTF-16 or UTF-32" in items[0].reason
+        assert not any(isinstance(i, Record) for i in items)
