@@ -664,7 +664,8 @@ def _blank_before(raw, i):
     thin = (
         x == 0xE2 and y == 0x80 and (c == 0xAF or c == 0x89 or c == 0x8E or c == 0x8F)
     )  # thin spaces, direction marks
-    return 3 if full or cjk or other or thin else 0
+    picture = x == 0xEF and y == 0xB8 and (c == 0x8E or c == 0x8F)  # how a sign before it is shown
+    return 3 if full or cjk or other or thin or picture else 0
 
 
 @njit(inline="always")

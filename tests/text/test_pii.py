@@ -154,6 +154,8 @@ def test_phone_numbers_are_found(text, expected):
         ("simu ya mkononi: 0712 345678", ["0712 345678"]),
         ("ტელ: 032 2123456", ["032 2123456"]),
         ("传真：010-62781235、010-62781236，010-62781237", ["010-62781235", "010-62781236", "010-62781237"]),
+        ("☎ 010-62781234, 📞: 010-62781235 ☎\ufe0f 010-62781236", ["010-62781234", "010-62781235", "010-62781236"]),
+        ("微信号：12345678 QQ：12345678", []),
         ("Tel.\u00a0020 7946 0958", ["020 7946 0958"]),
         # digits and signs of full width and of other scripts
         ("电话：０１０－６２７８１２３４", ["０１０－６２７８１２３４"]),
@@ -201,7 +203,7 @@ def test_every_word_of_the_tables_is_a_label():
     assert len(pii._label_words("label")) > 400
 
 
-BLANKS = "[.:# \\t\u00a0\u3000：．＃∶﹕】\u202f\u2009\u200e\u200f]"
+BLANKS = "[.:# \\t\u00a0\u3000：．＃∶﹕】\ufe0e\ufe0f\u202f\u2009\u200e\u200f]"
 
 
 @functools.cache

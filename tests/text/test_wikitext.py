@@ -1,5 +1,6 @@
 """What a reader of the page would see, and nothing of the markup."""
 
+import re
 import time
 
 import pytest
@@ -297,6 +298,27 @@ def test_any_markup_gives_text_without_control_characters(pieces):
 )  # fmt: skip
 def test_nothing_of_a_dropped_template_stands_around_it(source, shown):
     assert text(source) == shown
+
+
+SEPARATORS = [", ", "; ", " – ", " ", "、", "، ", ": ", " / "]
+ITEMS = ["w", "{{x}}", "({{x}})", "{{cn}}"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from(ITEMS), st.sampled_from(SEPARATORS)), min_size=1, max_size=8), max_size=4
+    ),
+    st.sampled_from(["", "* ", "== h ==\n", ": "]),
+    st.sampled_from([".", "", "。"]),
+)
+def test_no_separator_is_left_alone(lines, start, end):
+    source = "\n".join(
+        start + "".join(item + separator for item, separator in line[:-1]) + line[-1][0] + end for line in lines
+    )
+    for line in text(source).split("\n"):
+        assert not line or "w" in line or line == "h", source
+        assert not re.search(r"[,;–、،:/] ?[,;–、،:/.。)]|\(\)|^[ ,;–、،:/.。]|[,;–、،/]$", line), (source, line)
 
 
 @pytest.mark.parametrize(
