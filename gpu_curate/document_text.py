@@ -93,7 +93,19 @@ def _why_not(config: Config, kind: str) -> str | None:
 
 
 def without_effect(config: Config) -> list[str]:
-    """A warning for every type in an explicit `run.by_reference` that changes nothing."""
+    """A warning for every type in an explicit `run.by_reference`, and every key of `dedup.fuzzy`, that changes nothing."""
+    return [*_fuzzy_without_effect(config), *_by_reference_without_effect(config)]
+
+
+def _fuzzy_without_effect(config: Config) -> list[str]:
+    fuzzy = config.dedup.fuzzy
+    if fuzzy is None or fuzzy.verify != "none":
+        return []
+    changed = [k for k in ("verify_against", "threshold") if getattr(fuzzy, k) != type(fuzzy).model_fields[k].default]
+    return [f"dedup.fuzzy.{key} has no effect: dedup.fuzzy.verify is none" for key in changed]
+
+
+def _by_reference_without_effect(config: Config) -> list[str]:
     if "by_reference" not in config.run.model_fields_set:
         return []
     types = {s.type for s in config.sources}  # type: ignore[attr-defined]

@@ -293,3 +293,20 @@ def test_threshold_of_zero_is_refused():
     }
     with pytest.raises(ConfigError, match=r"dedup\.fuzzy\.threshold: .*greater than 0"):
         config.parse(data)
+
+
+@pytest.mark.parametrize(
+    ("fuzzy", "said"),
+    [
+        ({}, []),
+        ({"threshold": 0.7, "verify_against": "survivor"}, []),  # as a run.json has them
+        ({"threshold": 0.8, "verify_against": "pair"}, ["verify_against", "threshold"]),
+        ({"verify": "exact", "threshold": 0.8, "verify_against": "pair"}, []),
+    ],
+)
+def test_a_threshold_without_verify_is_said_to_have_no_effect(fuzzy, said):
+    from gpu_curate.document_text import without_effect
+
+    data = {"sources": [{"name": "s", "type": "jsonl", "path": "x"}], "tokenizer": {"path": "t"}}
+    told = without_effect(config.parse({**data, "dedup": {"fuzzy": fuzzy}}))
+    assert told == [f"dedup.fuzzy.{key} has no effect: dedup.fuzzy.verify is none" for key in said]
