@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +17,8 @@ import typer
 
 from gpu_curate import __version__
 from gpu_curate.errors import ConfigError, GpuCurateError
+
+_STARTED = time.monotonic()  # the one clock of a run's progress
 
 app = typer.Typer(
     name="gpu-curate",
@@ -31,7 +35,7 @@ app.add_typer(shards_app, name="shards")
 app.add_typer(config_app, name="config")
 app.add_typer(tokenizer_app, name="tokenizer")
 
-EXIT_CONFIG, EXIT_FATAL, EXIT_INTERRUPTED, EXIT_TERMINATED = 2, 1, 130, 143  # the last two: 128 + signal number
+EXIT_CONFIG, EXIT_FATAL, EXIT_INTERRUPTED = 2, 1, 130  # the last: 128 + signal number
 # What the system refuses and the user can put right; any other OSError is ours to explain, by its traceback.
 USERS_ERRNO = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
 
@@ -117,44 +121,85 @@ def run(
     workers: Workers = None,
     backend: BackendOption = None,
     set_: Set = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and the summary only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and the last lines only.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the final facts as JSON; everything else goes to standard error.")
+    ] = False,
     fresh: Fresh = False,
 ) -> None:
     """Run a recipe: read, score, deduplicate, decide, tokenise, write shards. Reuses what an earlier run finished."""
-    from gpu_curate.console import make_progress, print_summary
-    from gpu_curate.pipeline import execute
+    from gpu_curate.console import Bars, also_in_log, make_progress, print_summary
 
-    recipe, folder = _load(config, out, workers, backend, set_)
-    with make_progress(quiet) as progress:
+    with make_progress(quiet, _STARTED, to_stderr=as_json) as progress:
+        progress.note(f"gpu_curate {__version__}: {config}")  # at once: what follows takes its time to load
+        from gpu_curate.pipeline import execute
+
+        recipe, folder = _load(config, out, workers, backend, set_)
+
+        def last_words() -> None:
+            if isinstance(progress, Bars):
+                progress.stop()
+            for text in (f"stopped; finished partitions are kept in {folder}", f"to go on: {_same_command()}"):
+                print(text, file=sys.stderr if as_json else sys.stdout)
+
+        signals = _Signals(last_words)
         try:
-            with _sigterm_interrupts():
+            with signals.installed():
                 outcome = execute(recipe, folder, progress, fresh)
-        except KeyboardInterrupt as e:
-            progress.note(f"stopped; finished partitions are kept in {folder}")
-            progress.note(f"to go on: {_same_command()}")
-            raise typer.Exit(EXIT_TERMINATED if isinstance(e, _Terminated) else EXIT_INTERRUPTED) from None
-    print_summary(folder, outcome)
+        except KeyboardInterrupt:
+            signals.say()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is closed, and Python ends without its handlers
+            raise typer.Exit(signals.status or EXIT_INTERRUPTED) from None
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext(), also_in_log(folder):
+        print_summary(folder, outcome, quiet, progress.seconds())
+    if as_json:
+        places = {"run": str(folder), "shards": str(outcome.context.box("shards").folder)}
+        report = json.loads((folder / outcome.report / "report.json").read_text(encoding="utf-8"))
+        print(
+            json.dumps(
+                {**places, "report": str(folder / outcome.report / "index.html"), **report},
+                indent=1,
+                ensure_ascii=False,
+            )
+        )
     if outcome.failures:
         raise typer.Exit(EXIT_FATAL)
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, as a batch system or a container sends it before it kills."""
+class _Signals:
+    """SIGINT and SIGTERM end a run once, as KeyboardInterrupt. A second Ctrl-C, while things are being closed, ends the
+    process at once with the same last words; a second SIGTERM changes nothing.
 
+    Stays in force to the end of the process once a signal came: closing goes on after the command.
+    """
 
-@contextlib.contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM does what Ctrl-C does; a second one, while things are being closed, changes nothing."""
+    def __init__(self, last_words: Callable[[], None]):
+        self._last_words = last_words
+        self.status = 0  # 128 + number of the first signal
 
-    def interrupt(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise _Terminated
+    def __call__(self, number: int, frame: Any) -> None:
+        if not self.status:
+            self.status = 128 + number
+            raise KeyboardInterrupt
+        if number == signal.SIGINT:
+            with contextlib.suppress(Exception):
+                self.say()
+            os._exit(self.status)  # its workers see that it is gone; what they were writing never gets its final name
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    def say(self) -> None:
+        words, self._last_words = self._last_words, lambda: None
+        words()
+        sys.stdout.flush()
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        before = [(n, signal.signal(n, self)) for n in (signal.SIGINT, signal.SIGTERM)]
+        try:
+            yield
+        finally:
+            if not self.status:
+                for number, handler in before:
+                    signal.signal(number, handler)
 
 
 def _same_command() -> str:
@@ -226,7 +271,12 @@ def info(folder: ShardsFolder, as_json: AsJson = False) -> None:
     from gpu_curate.run_directory import RUN_FILE, shard_sets
     from gpu_curate.shards_check import info as shards_info
 
-    facts = shards_info(_shards_folder(folder))
+    place = _shards_folder(folder)
+    facts = shards_info(place)
+    if not any(split["shards"] for split in facts["splits"].values()):
+        raise ConfigError(
+            f"{place}: no shard", "expected manifest.json, or files like train_000000.bin; or a run directory"
+        )
     _print({**facts, "sets": shard_sets(folder)} if (folder / RUN_FILE).exists() else facts, as_json, print_shards)
 
 
@@ -328,8 +378,6 @@ def export(
 
 def _now_and_then(text: str, _last: list[float] = [0.0]) -> None:  # noqa: B006  one clock for all calls
     """Say how far it is, at most every five seconds."""
-    import time
-
     if time.monotonic() - _last[0] > 5.0:
         _last[0] = time.monotonic()
         print(text, file=sys.stderr)

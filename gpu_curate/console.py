@@ -3,76 +3,82 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from gpu_curate.progress import RUN_LOG, Lines, Step, clock, human_bytes
+
 if TYPE_CHECKING:
     from gpu_curate.pipeline import Outcome
 
-_LINE_SECONDS = 10.0  # between progress lines where there is no terminal
-
-
-def human_bytes(n: float) -> str:
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if n < 1000 or unit == "TB":
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1000
-    raise AssertionError
-
-
-class Lines:
-    """Progress as plain lines: a box when it ends, and the boxes under way every ten seconds."""
-
-    def __init__(self, quiet: bool):
-        self._quiet = quiet
-        self._last = time.monotonic()
-        self._begun = time.monotonic()
-        self._ended: set[str] = set()
-
-    def note(self, text: str) -> None:
-        if not self._quiet:
-            print(text, flush=True)
-
-    def warn(self, text: str) -> None:
-        print(f"warning: {text}", file=sys.stderr, flush=True)
-
-    def box(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
-        ended = total is not None and done == total
-        if ended and name not in self._ended:
-            self._ended.add(name)
-            self._line(name, done, total, nbytes, reused)
-        elif not ended:
-            self._ended.discard(name)
-            if time.monotonic() - self._last > _LINE_SECONDS:
-                self._last = time.monotonic()
-                self._line(name, done, total, nbytes, reused)
-
-    def _line(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
-        told = [f"{done} tasks" if total is None else f"{done} of {total} tasks"]
-        told += ([human_bytes(nbytes)] if nbytes else []) + ([f"{reused} partitions reused"] if reused else [])
-        self.note(f"[{time.monotonic() - self._begun:7.1f} s] {name}: {', '.join(told)}")
+_NAME_CHARS = 20  # of the longest name of a box
 
 
 class Bars:
-    """Progress as bars of a terminal."""
+    """Progress as bars of a terminal, a line a box: how many partitions of how many, text, speed, time left; and one clock.
 
-    def __init__(self, console: Console):
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    Every line fits 80 columns: a narrow terminal has no bars, a narrower one no speed.
+    """
 
-        self._bars = Progress(
-            TextColumn("{task.description:<22}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[size]:>9}"),
-            TimeElapsedColumn(),
-            console=console,
+    def __init__(self, console: Console, begun: float):
+        from rich.progress import Progress, ProgressColumn
+        from rich.progress_bar import ProgressBar
+        from rich.table import Column
+        from rich.text import Text
+
+        self._begun = begun
+        self._steps: dict[str, Step] = {}
+        seconds = self.seconds
+
+        class Of(ProgressColumn):
+            """A text made of a box's Step."""
+
+            def __init__(self, tell: Callable[[str, Step], str], width: int, left: bool = False):
+                self._tell = tell
+                justify = "left" if left else "right"
+                super().__init__(Column(no_wrap=True, min_width=width, overflow="fold", justify=justify))
+
+            def render(self, task: Any) -> Text:
+                return Text(self._tell(task.description, task.fields["step"]))
+
+        class Bar(ProgressColumn):
+            """Empty while nobody knows how much there is."""
+
+            def render(self, task: Any) -> ProgressBar:
+                step = task.fields["step"]
+                known = step.total is not None
+                width = 30 if console.width >= 110 else 10
+                return ProgressBar(max(step.total or 0, 1), _part(step) if known else 0, width=width)
+
+        class Clocked(Progress):
+            """With the run's one clock below the boxes."""
+
+            def get_renderables(self) -> Any:
+                if self.tasks:
+                    yield self.make_tasks_table(self.tasks)
+                yield Text(f"{'run' if self.tasks else 'starting':<{_NAME_CHARS}} {clock(seconds())}")
+
+        columns: list[ProgressColumn] = [Of(lambda name, step: name, _NAME_CHARS, left=True)]
+        columns += [Bar()] if console.width >= 80 else []
+        columns += [Of(lambda name, step: f"{step.done:,}/{'?' if step.total is None else f'{step.total:,}'}", 9)]
+        columns += (
+            [Of(lambda name, step: human_bytes(step.nbytes) if step.nbytes else "", 8)] if console.width >= 60 else []
         )
+        columns += (
+            [Of(lambda name, step: f"{human_bytes(step.rate)}/s" if step.rate else "", 10)]
+            if console.width >= 66
+            else []
+        )
+        columns += [Of(lambda name, step: _time_of(step), 12)]
+        self._bars = Clocked(*columns, console=console, refresh_per_second=4)
         self._tasks: dict[str, Any] = {}
 
     def __enter__(self) -> Bars:
@@ -82,6 +88,13 @@ class Bars:
     def __exit__(self, *_: Any) -> None:
         self._bars.stop()
 
+    def stop(self) -> None:
+        """Leave the terminal as it was."""
+        self._bars.stop()
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._begun
+
     def note(self, text: str) -> None:
         self._bars.console.print(text, highlight=False, markup=False)
 
@@ -89,62 +102,150 @@ class Bars:
         self._bars.console.print(f"warning: {text}", style="yellow", highlight=False, markup=False)
 
     def box(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
+        now = time.monotonic()
+        step = self._steps.setdefault(name, Step(now))
+        step.update(done, total, nbytes, reused, now)
         if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=None, size="")
-        self._bars.update(self._tasks[name], completed=done, total=total, size=human_bytes(nbytes))
+            self._tasks[name] = self._bars.add_task(name, total=None, step=step)
+
+
+def _part(step: Step) -> int:
+    """What of a bar is full; a box of no partitions is whole when it is done."""
+    return 1 if step.ended and not step.total else step.done
+
+
+def _time_of(step: Step) -> str:
+    if step.ended:
+        return f"{step.seconds:,.1f} s" if step.done > step.reused else "reused"
+    left = step.left(time.monotonic())
+    return "" if left is None else f"{clock(left)} left"
 
 
 @contextlib.contextmanager
-def make_progress(quiet: bool) -> Iterator[Lines | Bars]:
-    console = Console()
-    if console.is_terminal and not quiet:
-        with Bars(console) as bars:
+def make_progress(quiet: bool, begun: float | None = None, to_stderr: bool = False) -> Iterator[Lines | Bars]:
+    """Bars on a terminal, lines elsewhere.
+
+    Args:
+        begun: when the run's clock started, by time.monotonic().
+        to_stderr: standard output is for something else.
+    """
+    begun = time.monotonic() if begun is None else begun
+    console = Console(stderr=to_stderr)
+    if console.is_terminal and not console.is_dumb_terminal and not quiet:
+        with Bars(console, begun) as bars:
             yield bars
     else:
-        yield Lines(quiet)
+        yield Lines(quiet, sys.stderr if to_stderr else None, None, begun)
 
 
-def _table(*columns: str) -> Table:
-    """A table whose first column is left-aligned and the others right."""
+class Tee:
+    """A text file that writes to two; the second gets no colours."""
+
+    def __init__(self, first: Any, second: Any):
+        self._first, self._second = first, second
+
+    def write(self, text: str) -> int:
+        self._second.write(_ANSI.sub("", text))
+        return self._first.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._first, name)
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def _table(*columns: str, spare: tuple[str, ...] = ()) -> Table:
+    """A table whose first column is left-aligned and the others right.
+
+    Args:
+        spare: columns that a narrow terminal goes without, the first first.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
+    table.spare = spare  # type: ignore[attr-defined]
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
+        left = i == 0
+        table.add_column(column, justify="left" if left else "right", no_wrap=not left, overflow="fold")
+    return table
+
+
+def _fit(table: Table, console: Console) -> Table:
+    """The table so that no number is cut: headers on several lines, then fewer columns; names fold last."""
+    spare = list(getattr(table, "spare", ()))
+    while console.measure(table, options=console.options.update(width=1000)).maximum > console.width:
+        wide = [c for c in table.columns if " " in str(c.header) and c is not table.columns[0]]
+        if wide:
+            for column in wide:
+                column.header = str(column.header).replace(" ", "\n")
+        elif spare:
+            name = spare.pop(0)
+            table.columns = [c for c in table.columns if str(c.header).replace("\n", " ") != name]
+        else:
+            break
     return table
 
 
 def _show(*tables: Table) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit() else 120
+    console = Console(width=width, highlight=False)
     for table in tables:
-        console.print(table)
+        console.print(_fit(table, console))
         console.print()
 
 
-def print_summary(run: Path, outcome: Outcome) -> None:
-    """What was read, dropped by reason and kept; tokens per split; seconds and MB/s per step; where things are."""
+@contextlib.contextmanager
+def also_in_log(run: Path) -> Iterator[None]:
+    """What is printed inside goes to the run's log, too."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            log = stack.enter_context((run / RUN_LOG).open("a", encoding="utf-8", errors="backslashreplace"))
+            stack.enter_context(contextlib.redirect_stdout(Tee(sys.stdout, log)))
+            stack.enter_context(contextlib.redirect_stderr(Tee(sys.stderr, log)))
+        yield
+
+
+def print_summary(run: Path, outcome: Outcome, quiet: bool = False, seconds: float | None = None) -> None:
+    """What was read, dropped by reason and kept; tokens per split; seconds and MB/s per step; where things are.
+
+    Args:
+        quiet: the last lines only; warnings by their number.
+        seconds: what the run's clock says.
+    """
     from gpu_curate.report.intake import reject_line, sample_line
     from gpu_curate.storage import read_json
 
     facts = read_json(run / outcome.report / "report.json")
-    print()
-    _show(_funnel(facts), _splits(facts), _steps(facts))
+    if not quiet:
+        print()
+        _show(_funnel(facts), _splits(facts), _steps(facts))
     for text in facts["warnings"]:
-        if text not in outcome.warnings and not any(f.startswith(text) for f in facts["failures"]):
+        if not quiet and text not in outcome.warnings and not any(f.startswith(text) for f in facts["failures"]):
             print(f"warning: {text}", file=sys.stderr)
-    for text in facts["notes"]:
+    for text in facts["notes"] if not quiet else []:
         print(f"note: {text}")
     for name, sampled in facts["sampled"].items():
         print(f"sampled   {name}: {sample_line(sampled)}")
     if facts["rejected_by_reason"]:
         folder = run / facts["folders"]["rejects"]
         print(f"rejected  {facts['documents']['rejected']:,} records: {reject_line(facts)}; each is in {folder}")
+    if quiet:
+        tokens = sum(split["tokens"] for split in facts["splits"].values())
+        print(
+            f"kept      {facts['documents']['kept']:,} of {facts['documents']['read']:,} documents, {tokens:,} tokens"
+        )
+        if facts["warnings"]:
+            print(f"warnings  {len(facts['warnings']):,}, in {run / 'report' / 'report.json'}")
     print(f"backend   {facts['backend']['choice']} ({facts['backend']['reason']})")
     tokenizer = facts["tokenizer"]
     if tokenizer:
-        print(f"tokenizer {tokenizer['vocab_size']} entries, {tokenizer['library']} ({tokenizer['library_reason']})")
+        print(f"tokenizer {tokenizer['vocab_size']:,} entries, {tokenizer['library']} ({tokenizer['library_reason']})")
     print(f"report    {run / 'report' / 'index.html'}")
     place = outcome.context.folders["shards"]
     print(f"shards    {run / 'shards'}" + (f" (now {place})" if place != "shards" else ""))
-    print(f"done in {facts['seconds']:.1f} s")
+    compiled = sum(step.get("compile_seconds", 0.0) for step in facts["steps"])
+    if compiled >= 0.1:
+        print(f"compiling {compiled:.1f} s of the workers' time, when the kernels were first used; not in MB/s")
+    print(f"done in {facts['seconds'] if seconds is None else seconds:,.1f} s")
     for text in facts["failures"]:
         print(f"error: {text}", file=sys.stderr)
 
@@ -183,18 +284,20 @@ def _splits(facts: dict[str, Any]) -> Table:
 
 
 def _steps(facts: dict[str, Any]) -> Table:
-    table = _table("step", "wall s", "worker s", "CPU s", "text", "MB/s per worker", "partitions", "reused", "backend")
+    columns = ("step", "wall s", "worker s", "CPU s", "text", "MB/s per worker", "partitions", "reused", "backend")
+    table = _table(*columns, spare=("backend", "text", "reused"))
     for step in facts["steps"]:
-        speed = f"{step['bytes'] / step['seconds'] / 1e6:,.1f}" if step["seconds"] and step["bytes"] else ""
+        worked = step["seconds"] - step.get("compile_seconds", 0.0)
+        speed = f"{step['bytes'] / worked / 1e6:,.1f}" if worked > 0 and step["bytes"] else ""
         table.add_row(
             step["name"],
-            f"{step['wall_seconds']:.2f}",
-            f"{step['seconds']:.2f}",
-            f"{step['cpu_seconds']:.2f}",
+            f"{step['wall_seconds']:,.2f}",
+            f"{step['seconds']:,.2f}",
+            f"{step['cpu_seconds']:,.2f}",
             human_bytes(step["bytes"]) if step["bytes"] else "",
             speed,
-            str(step["partitions"]),
-            str(step["reused"]),
+            f"{step['partitions']:,}",
+            f"{step['reused']:,}",
             step["backend"],
         )
     return table
@@ -254,25 +357,42 @@ def print_plan(facts: dict[str, Any]) -> None:
 
 
 def print_status(facts: dict[str, Any]) -> None:
-    table = _table("box", "folder", "partitions", "documents", "text", "CPU s", "disk")
+    running = facts["state"] == "running"
+    more = ("MB/s", "left") if running else ()
+    table = _table(
+        "box", "folder", "partitions", "documents", "text", "CPU s", "disk", *more, spare=("folder", "CPU s", "disk")
+    )
     for name, box in facts["boxes"].items():
+        of = "" if box["total"] is None or box["total"] == box["partitions"] else f" of {box['total']:,}"
+        speed = "" if box["bytes_per_s"] is None else f"{box['bytes_per_s'] / 1e6:,.1f}"
+        left = "" if box["left_s"] is None else clock(box["left_s"])
         table.add_row(
             name,
             box["folder"],
-            f"{box['partitions']:,}",
+            f"{box['partitions']:,}{of}",
             f"{box['documents']:,}" if box["documents"] else "",
             human_bytes(box["bytes"]) if box["bytes"] else "",
-            f"{box['cpu_seconds']:.1f}",
+            f"{box['cpu_seconds']:,.1f}",
             human_bytes(box["disk_bytes"]),
+            *((speed, left) if running else ()),
         )
-    _show(table, *([_sets(facts["sets"])] if facts["sets"] else []))
-    print(
-        f"{facts['run']}: {'complete' if facts['complete'] else 'not complete'}, backend {facts['backend']['choice']}"
-    )
+    if facts["boxes"]:
+        _show(table, *([_sets(facts["sets"])] if facts["sets"] else []))
+    state = facts["state"]
+    if state == "running":
+        host = f" on {facts['host']}" if facts["host"] else ""
+        state = f"running (process {facts['pid']}{host})"
+    elif state != "complete":
+        state += f": {facts['why']}" if facts["why"] else ", its recipe goes on where it was"
+    after = f", {clock(facts['seconds'])} since its start" if running and facts["seconds"] is not None else ""
+    backend = f", backend {facts['backend']['choice']}" if facts["backend"] else ""
+    print(f"{facts['run']}: {state}{after}{backend}")
     print(f"shards    {facts['shards'] or 'none yet'}")
-    print(
-        f"disk      {human_bytes(facts['disk_bytes'])}; gpu-curate clean {facts['run']} lists what the latest does not need"
-    )
+    if facts["boxes"]:
+        print(
+            f"disk      {human_bytes(facts['disk_bytes'])}; "
+            f"gpu-curate clean {facts['run']} lists what the latest does not need"
+        )
 
 
 def print_clean(facts: dict[str, Any]) -> None:

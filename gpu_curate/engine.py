@@ -39,12 +39,15 @@ def default_workers() -> int:
 
 @contextlib.contextmanager
 def _environment(values: dict[str, str]) -> Any:
-    """Environment variables for the processes started inside."""
+    """Environment variables, and deafness to Ctrl-C, for the processes started inside."""
     before = {k: os.environ.get(k) for k in values}
     os.environ.update(values)
+    # Ctrl-C is the runner's business: a process that is just starting would end with a traceback. It inherits the mask.
+    signals = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         for key, value in before.items():
             if value is None:
                 os.environ.pop(key, None)

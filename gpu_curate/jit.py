@@ -8,11 +8,39 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import event
+
+
+class _Compiling(event.Listener):
+    """Adds up the time of compiling, that of functions compiled for the sake of others counted once."""
+
+    def __init__(self) -> None:
+        self.seconds, self._depth, self._begun = 0.0, 0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        if self._depth == 0:
+            self._begun = time.perf_counter()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.perf_counter() - self._begun
+
+
+_compiling = _Compiling()
+event.register("numba:compile", _compiling)
+
+
+def compile_seconds() -> float:
+    """Seconds that this process has compiled functions; what it loaded from the cache took none."""
+    return _compiling.seconds
 
 
 @functools.cache

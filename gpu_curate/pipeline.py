@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import socket
 import time
 from collections import deque
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from gpu_curate import __version__, backend
 from gpu_curate.config import Config, public
@@ -32,6 +33,7 @@ from gpu_curate.errors import (
     RetryableError,
 )
 from gpu_curate.fingerprint import code_digest, compiled_before, digest, versions
+from gpu_curate.progress import STATUS, Progress, Quiet, recorded
 from gpu_curate.run_directory import (
     FINGERPRINT,
     LINKS,
@@ -49,35 +51,18 @@ from gpu_curate.sources.files import is_remote
 from gpu_curate.sources.listing import fixed_folder
 from gpu_curate.split import Earlier, bound_of, changed_sides, earlier_split, with_bound
 from gpu_curate.stages import Context, Stage, all_stages
-from gpu_curate.storage import Box, disk_error, publish, read_json, remove_temporaries, run_lock, write_json
+from gpu_curate.storage import (
+    Box,
+    disk_error,
+    lock_holder,
+    publish,
+    read_json,
+    remove_temporaries,
+    run_lock,
+    write_json,
+)
 
 _ROOTS = ("sources", "normalize", "pii")  # what a run directory is about: another one is another run
-
-
-class Progress(Protocol):
-    """What a run tells while it goes. Every call is cheap; none must raise."""
-
-    def note(self, text: str) -> None: ...
-
-    def warn(self, text: str) -> None: ...
-
-    def box(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None: ...
-
-
-class Quiet:
-    """A Progress that keeps warnings and says nothing."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def note(self, text: str) -> None:
-        pass
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-    def box(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
-        pass
 
 
 def active_stages(config: Config) -> list[Stage]:
@@ -214,7 +199,7 @@ class _BoxState:
     started: float = 0.0  # its first task was known
     began: float = 0.0  # its first task went to a worker; 0: none did
     finished: float = 0.0
-    nbytes: int = 0
+    made: dict[str, tuple[int, int]] = field(default_factory=dict)  # task that is done → partitions, bytes of text
 
 
 @dataclass
@@ -247,6 +232,7 @@ def execute(config: Config, run: Path, progress: Progress | None = None, fresh: 
         KeyboardInterrupt: likewise.
     """
     progress = progress or Quiet()
+    begun = time.monotonic() - (progress.seconds() if hasattr(progress, "seconds") else 0.0)
     chosen = backend.choose(config.run.backend)
     progress.note(f"backend: {chosen.choice} ({chosen.reason})")
     if not compiled_before():
@@ -260,6 +246,7 @@ def execute(config: Config, run: Path, progress: Progress | None = None, fresh: 
     with (
         contextlib.closing(engine),  # whatever fails before or after the runner, a cluster ends with its run
         run_lock(run, lambda pid: progress.note(f"process {pid} is working in {run}; waiting for it to end")),
+        contextlib.ExitStack() as stack,
     ):
         check_run_directory(run, config)  # again: whoever held the lock may have made it
         remove_temporaries(run)
@@ -275,6 +262,8 @@ def execute(config: Config, run: Path, progress: Progress | None = None, fresh: 
             _make_folders(run, prints, places)
         except OSError as e:
             raise disk_error(run, e) from e
+        opening = f"backend: {chosen.choice} ({chosen.reason})"
+        progress = stack.enter_context(recorded(progress, run, begun, opening))
         context = Context(run, config, places, chosen.choice, chosen.devices)
         runner = _Runner(context, progress, engine)
         for warning in [*without_effect(config), *lacking]:
@@ -534,16 +523,21 @@ class _Runner:
     def _done(self, state: _BoxState, part: str, receipt: dict[str, Any]) -> None:
         state.done[part] = receipt
         box = self.context.box(state.stage.name)
-        more = (box.receipt(p) or {} for p in receipt.get("more", []))
-        state.nbytes += receipt.get("bytes", 0) + sum(r.get("bytes", 0) for r in more)
+        made = [receipt, *(box.receipt(p) or {} for p in receipt.get("more", []))]
+        state.made[part] = (len(made), sum(r.get("bytes", 0) for r in made))
         for text in receipt.get("warnings", []):
             self.warn(text)
         self._tell(state)
 
     def _tell(self, state: _BoxState) -> None:
+        """Tell how many partitions there are of how many; that they are all there, once the box is whole."""
+        partitions, sizes = zip(*state.made.values(), strict=True) if state.made else ((), ())
         known = state.complete or state.stage.follows is None or self.boxes[state.stage.follows].complete
-        total = len(state.tasks) if known else None
-        self.progress.box(state.stage.name, len(state.done), total, state.nbytes, state.reused)
+        open_tasks = len(state.tasks) - len(state.done)
+        if known and not open_tasks and not state.complete:
+            return
+        done = sum(partitions)
+        self.progress.box(state.stage.name, done, done + open_tasks if known else None, sum(sizes), state.reused)
 
     # --------------------------------------------------------------------------------------------------- the workers
 
@@ -665,6 +659,45 @@ class _Runner:
         return revived
 
 
+def _how_far(run: Path, boxes: dict[str, dict[str, Any]], complete: bool) -> dict[str, Any]:
+    """The state of a run and who works on it; adds to each box of how many partitions it has some, how fast, and how long yet.
+
+    running: a process works in it (on another host: as it said last). stopped: by a signal; failed: by an error, `why`;
+    killed: the process is gone and said nothing. complete: its latest shards are whole.
+    """
+    try:
+        said = read_json(run / STATUS)
+    except (OSError, CorruptError):
+        said = {}
+    holder = lock_holder(run)
+    elsewhere = said.get("host") not in (None, socket.gethostname())
+    state = said.get("state", "running")
+    if holder is not None or (elsewhere and state == "running"):
+        state = "running"
+    elif complete:
+        state = "complete"
+    elif state == "running":
+        state = "killed"
+    elif state == "complete":  # its shards are gone, or those of a config that is not made yet
+        state = "stopped"
+    running = state == "running"
+    age = max(0.0, time.time() - said["updated"]) if "updated" in said else 0.0
+    for name, box in boxes.items():
+        of = said.get("boxes", {}).get(name, {})
+        whole = state == "complete"
+        box["total"] = box["partitions"] if whole else of.get("total")
+        box["bytes_per_s"] = of.get("bytes_per_s") if running else None
+        left = of.get("left_s") if running else None
+        box["left_s"] = None if left is None else round(max(0.0, left - age), 1)
+    return {
+        "state": state,
+        "pid": (holder or said.get("pid")) if running else None,
+        "host": said.get("host") if running else None,
+        "seconds": None if "seconds" not in said else round(said["seconds"] + (age if running else 0.0), 1),
+        "why": said.get("why"),
+    }
+
+
 def run_state(run: Path) -> dict[str, Any]:
     """What is there in a run directory: for `gpu-curate status`.
 
@@ -673,7 +706,18 @@ def run_state(run: Path) -> dict[str, Any]:
     """
     path = run / RUN_FILE
     if not path.exists():
-        raise ConfigError(f"{run} is not a run directory: it has no {RUN_FILE}")
+        holder = lock_holder(run)
+        if holder is None:
+            raise ConfigError(f"{run} is not a run directory: it has no {RUN_FILE}")
+        starting = {
+            "run": str(run),
+            "started": None,
+            "complete": False,
+            "state": "running",
+            "pid": holder,
+            "host": None,
+        }
+        return {**starting, "seconds": None, "why": None, "backend": None, "boxes": {}, "shards": None}
     info = read_json(path)
     boxes = {}
     for name, folder in info["folders"].items():
@@ -688,10 +732,12 @@ def run_state(run: Path) -> dict[str, Any]:
         }
     boxes.pop("rejects", None)
     latest = latest_shards(run)
+    complete = Box(run / info["folders"]["shards"]).sealed()
     return {
         "run": str(run),
         "started": info["started"],
-        "complete": Box(run / info["folders"]["shards"]).sealed(),
+        "complete": complete,
+        **_how_far(run, boxes, complete),
         "backend": info["backend"],
         "boxes": boxes,
         "shards": None if latest is None else str(latest),

@@ -251,6 +251,22 @@ def remove_temporaries(run: Path) -> int:
     return removed
 
 
+def lock_holder(run: Path) -> int | None:
+    """The process that works in a run directory, as far as its lock tells; None: nobody does."""
+    import fcntl
+
+    try:
+        with (run / ".lock").open("r+") as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = f.read().strip()
+                return int(text) if text.isdigit() else 0
+    except OSError:  # no run, or not ours to look at
+        return None
+    return None
+
+
 @contextlib.contextmanager
 def run_lock(run: Path, on_wait: Any = None) -> Iterator[None]:
     """Only one process works in a run directory; the next one waits (the lock goes with its holder, however it dies).

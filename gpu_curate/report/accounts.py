@@ -486,6 +486,7 @@ def _steps(outcome: Outcome) -> list[dict[str, Any]]:
                 "name": name,
                 "seconds": round(sum(r.get("seconds", 0.0) for r in receipts), 3),
                 "cpu_seconds": round(sum(r.get("cpu_seconds", 0.0) for r in receipts), 3),
+                "compile_seconds": round(sum(r.get("compile_seconds", 0.0) for r in receipts), 3),
                 "wall_seconds": outcome.wall.get(name, 0.0),
                 "waited_seconds": outcome.waited.get(name, 0.0),
                 "bytes": sum(r.get("bytes", 0) for r in receipts),

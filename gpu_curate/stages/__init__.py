@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -80,16 +81,26 @@ class Stage:
 
 
 class Stopwatch:
-    """Wall and CPU seconds since it was made, for a receipt; of child processes too, those that have ended and been waited for."""
+    """Wall and CPU seconds since it was made, for a receipt; of child processes too, those that have ended and been waited for.
+
+    What compiling took of the wall time is named, where it took some.
+    """
 
     def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), _cpu_seconds()
+        self._wall, self._cpu, self._compiled = time.perf_counter(), _cpu_seconds(), _compile_seconds()
 
     def facts(self) -> dict[str, float]:
+        compiled = _compile_seconds() - self._compiled
         return {
             "seconds": round(time.perf_counter() - self._wall, 6),
             "cpu_seconds": round(max(_cpu_seconds() - self._cpu, 0.0), 6),
+            **({"compile_seconds": round(compiled, 6)} if compiled else {}),
         }
+
+
+def _compile_seconds() -> float:
+    jit = sys.modules.get("gpu_curate.jit")
+    return jit.compile_seconds() if jit is not None else 0.0
 
 
 def _cpu_seconds() -> float:
