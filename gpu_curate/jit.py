@@ -6,8 +6,12 @@ old one after an upgrade, and wheels give every version's files the same time.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
+import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +19,8 @@ from typing import Any
 
 import numba
 from numba.core import event
+
+CACHE = ".compiled"  # in a run directory, where nothing else can be written
 
 
 class _Compiling(event.Listener):
@@ -58,7 +64,78 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """`numba.njit(nogil=True, cache=True, **options)`, as a decorator with or without options."""
     if function is None:
         return functools.partial(njit, **options)
-    dispatcher = numba.njit(nogil=True, cache=True, **options)(function)
+    dispatcher = numba.njit(nogil=True, **options)(function)
+    _enable_cache(dispatcher)
+    return dispatcher
+
+
+# ------------------------------------------------------------------------------- where what is compiled is kept
+
+# Numba keeps it in NUMBA_CACHE_DIR, beside the source, or below HOME. Where none of them can be written it refuses to
+# compile at all; then a private folder serves, that of the run once there is one.
+_homeless: list[Any] = []  # dispatchers whose cache is in the private folder
+private_folder: Path | None = None
+
+
+def _enable_cache(dispatcher: Any) -> None:
+    """Keep what is compiled of a function on disk; if that is not possible, compile it in every process."""
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError:  # no locator available
+        if private_folder is None and not _keep_in(_temporary_folder()):
+            return
+        try:
+            dispatcher.enable_caching()
+        except RuntimeError:
+            return
+    if private_folder is not None:
+        _homeless.append(dispatcher)
     file = dispatcher._cache._cache_file  # as in Numba 0.64 to 0.68: pinned in pyproject.toml, and under test
     file._source_stamp = (file._source_stamp, source_digest())
-    return dispatcher
+
+
+def _temporary_folder() -> Path | None:
+    """A new folder of mode 0700 that goes with this process; None where there is no place for one."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="gpu_curate-"))
+    except OSError:
+        return None
+    maker = os.getpid()
+    atexit.register(lambda: os.getpid() == maker and shutil.rmtree(folder, ignore_errors=True))
+    return folder
+
+
+def _keep_in(folder: Path | None) -> bool:
+    """Have this process and those that it starts keep what they compile in `folder`."""
+    global private_folder
+    if folder is None:
+        return False
+    private_folder = folder
+    os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = str(folder)
+    return True
+
+
+def keep_with_run(run: Path) -> str | None:
+    """Keep what is compiled in a private folder of a run directory, if there is no other place for it.
+
+    Returns:
+        what to say about it; None if there is another place.
+    """
+    if private_folder is None:
+        return None
+    folder = run / CACHE
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.stat()
+        if found.st_uid == os.getuid() and not found.st_mode & 0o077:  # others could put code there
+            _keep_in(folder)
+    except OSError:
+        pass  # the temporary one stays
+    dispatchers = _homeless[:]
+    _homeless.clear()
+    for dispatcher in dispatchers:
+        _enable_cache(dispatcher)
+    return (
+        f"neither the package's folder nor HOME can keep compiled functions: they are kept in {private_folder}; "
+        "set NUMBA_CACHE_DIR to a writable folder to keep them for every run"
+    )

@@ -264,6 +264,10 @@ def execute(config: Config, run: Path, progress: Progress | None = None, fresh: 
             raise disk_error(run, e) from e
         opening = f"backend: {chosen.choice} ({chosen.reason})"
         progress = stack.enter_context(recorded(progress, run, begun, opening))
+        from gpu_curate.jit import keep_with_run  # not with this module: `status` does without Numba
+
+        if kept := keep_with_run(run):
+            progress.note(kept)
         context = Context(run, config, places, chosen.choice, chosen.devices)
         runner = _Runner(context, progress, engine)
         for warning in [*without_effect(config), *lacking]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from gpu_curate import jit
 from gpu_curate.ops import simd
 from gpu_curate.text import normalize
@@ -29,3 +32,72 @@ def test_a_function_compiled_under_other_source_is_not_loaded(monkeypatch, tmp_p
     assert load() == 1
     monkeypatch.setattr(jit, "source_digest", lambda: "other")
     assert load() == 0
+
+
+SCRIPT = """
+import os, sys
+from pathlib import Path
+
+import os
+from pathlib import Path
+
+from gpu_curate import jit
+from gpu_curate.engine import LocalEngine
+
+
+def call(x):
+    return twice(x), sum(twice.stats.cache_hits.values()), os.environ["NUMBA_CACHE_DIR"]
+
+
+@jit.njit
+def twice(x):
+    return x + x
+
+
+if __name__ == "__main__":
+    assert Path(jit.__file__).is_relative_to(sys.argv[1]), jit.__file__
+    twice(3)
+    temporary = jit.private_folder
+    print(oct(temporary.stat().st_mode & 0o777), len(list(temporary.rglob("*.nbi"))))
+    run = Path(sys.argv[2])
+    run.mkdir()
+    print(jit.keep_with_run(run))
+    twice(3.5)
+    print(oct((run / jit.CACHE).stat().st_mode & 0o777), len(list((run / jit.CACHE).rglob("*.nbi"))))
+    engine = LocalEngine(1, [])
+    print(engine.submit("cpu", call, 3.5).result()[1:])
+    engine.close()
+"""
+
+
+def test_where_nothing_can_be_written_compiled_functions_are_kept_in_a_private_folder_for_workers_too(tmp_path):
+    """Neither beside the source, where a file stands in the way of __pycache__ (so for root, too), nor below HOME."""
+    import shutil
+    import subprocess
+    import sys
+
+    package = tmp_path / "site" / "gpu_curate"
+    shutil.copytree(Path(jit.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [package.parent, *(p for p in package.rglob("*") if p.is_dir()), package]:
+        (folder / "__pycache__").write_text("")
+    (tmp_path / "site" / "script.py").write_text(SCRIPT)
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "XDG_"))}
+    env = {**keep, "HOME": "/proc/nobody", "TMPDIR": str(tmp_path), "PYTHONPATH": str(package.parent)}
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "site" / "script.py"), str(package.parent), str(tmp_path / "run")],
+        env=env, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    private, said, of_run, in_worker = done.stdout.splitlines()
+    assert private.startswith("0o700 ")
+    assert int(private.split()[1]) >= 1
+    assert f"kept in {tmp_path}/run/.compiled; set NUMBA_CACHE_DIR" in said
+    assert of_run == "0o700 1"
+    assert in_worker == f"(1, '{tmp_path}/run/.compiled')"  # loaded, not compiled again
+    assert not list(tmp_path.glob("gpu_curate-*"))  # the temporary one went with its process
+
+
+def test_where_there_is_a_place_a_run_keeps_nothing_of_its_own(tmp_path):
+    assert jit.private_folder is None
+    assert jit.keep_with_run(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
