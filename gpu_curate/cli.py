@@ -490,7 +490,7 @@ def doctor(
     from gpu_curate.console import print_doctor
     from gpu_curate.doctor import diagnose
 
-    facts = diagnose(gpu)
+    facts = diagnose(gpu, tell=lambda text: print(text, file=sys.stderr, flush=True))
     _print(facts, as_json, print_doctor)
     if not facts["usable"]:
         raise typer.Exit(EXIT_FATAL)

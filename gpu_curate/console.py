@@ -496,13 +496,19 @@ def print_doctor(facts: dict[str, Any]) -> None:
         if check["group"] != group:
             group = check["group"]
             print(f"\n{group}")
-        print(f"  {check['status']:<8} {check['name']:<20} {check['detail']}")
-        if check["remedy"] and check["status"] != "ok":
+        status = "not used" if check["status"] == "unused" else check["status"]
+        print(f"  {status:<8} {check['name']:<20} {check['detail']}")
+        if check["remedy"] and check["status"] not in ("ok", "unused"):
             print(f"  {'':<8} {'':<20} -> {check['remedy']}")
     failed = [c["name"] for c in facts["checks"] if c["status"] == "failed"]
     print(f"\ngpu_curate {facts['version']}: " + (f"FAILED: {', '.join(failed)}" if failed else "usable"))
     lacking = [c["name"] for c in facts["checks"] if c["for_gpu"] and c["status"] != "ok"]
-    print(f"GPU path: {'usable' if facts['gpu_usable'] else 'not usable: ' + ', '.join(lacking)}")
+    if not facts.get("gpu_present", True) and not any(
+        c["for_gpu"] and c["status"] == "failed" for c in facts["checks"]
+    ):
+        print("GPU path: not used here: this machine has no NVIDIA GPU")
+    else:
+        print(f"GPU path: {'usable' if facts['gpu_usable'] else 'not usable: ' + ', '.join(lacking)}")
 
 
 def print_compare(facts: dict[str, Any], folder: Path) -> None:

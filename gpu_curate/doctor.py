@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -43,14 +44,15 @@ class Check:
     """One line of the result.
 
     Args:
-        status: ok; missing: optional and absent or not usable now; failed: required or installed, and broken.
+        status: ok; missing: optional and absent or not usable now; failed: required or installed, and broken; unused: what a
+            machine without an NVIDIA GPU has no use for.
         remedy: what would do, None if nothing has to be done.
         for_gpu: the GPU path cannot do without it.
     """
 
     group: str
     name: str
-    status: Literal["ok", "missing", "failed"]
+    status: Literal["ok", "missing", "failed", "unused"]
     detail: str
     remedy: str | None = None
     for_gpu: bool = False
@@ -89,21 +91,36 @@ PARTS = {
 }
 
 
-def diagnose(gpu: bool = False, folder: Path = Path(".")) -> dict[str, Any]:
+def diagnose(
+    gpu: bool = False, folder: Path = Path("."), tell: Callable[[str], None] = lambda text: None
+) -> dict[str, Any]:
     """Look at everything and test every op.
 
     Args:
         gpu: the GPU path is required: what it lacks counts as failed.
         folder: whose disk is looked at.
+        tell: is told what is being looked at, and when that is done.
     Returns:
-        version, checks (each a Check as a dict), usable (nothing failed) and gpu_usable. Writes nothing but compiled
+        version, checks (each a Check as a dict), usable (nothing failed), gpu_usable and gpu_present. Writes nothing but compiled
         functions to Numba's cache. Takes about half a minute, longer where nothing is compiled yet.
     """
     checks = [*_system(folder), *_environment()]
+    begun = time.monotonic()
+
+    def look(probe: str) -> list[Check]:
+        what = f"{PROBES[probe].group}: {PROBES[probe].name}"
+        tell(f"[{time.monotonic() - begun:5.1f} s] {what} ...")
+        found = _in_process(probe)
+        tell(f"[{time.monotonic() - begun:5.1f} s] {what}: done")
+        return found
+
     with ThreadPoolExecutor(max(2, min(4, os.cpu_count() or 1))) as pool:
-        for found in pool.map(_in_process, PROBES):
+        for found in pool.map(look, PROBES):
             checks += found
     needed = [c for c in checks if c.for_gpu]
+    present = gpu_present()
+    if not present and not gpu:
+        checks = [replace(c, status="unused") if _is_unused(c) else c for c in checks]
     if gpu:
         checks = [replace(c, status="failed") if c.for_gpu and c.status == "missing" else c for c in checks]
     order = {name: i for i, name in enumerate(GROUPS)}
@@ -112,8 +129,29 @@ def diagnose(gpu: bool = False, folder: Path = Path(".")) -> dict[str, Any]:
         "version": __version__,
         "usable": all(c.status != "failed" for c in checks),
         "gpu_usable": all(c.status == "ok" for c in needed),
+        "gpu_present": present,
         "checks": [asdict(c) for c in checks],
     }
+
+
+def gpu_present() -> bool:
+    """True if this machine has an NVIDIA GPU, with a driver or without: a device file, or a display device on the PCI bus."""
+    if any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists():  # the latter: of Windows, under WSL
+        return True
+    for device in Path("/sys/bus/pci/devices").glob("*"):
+        with contextlib.suppress(OSError):
+            if (device / "vendor").read_text().strip() == "0x10de" and (device / "class").read_text().startswith(
+                "0x03"
+            ):
+                return True
+    return False
+
+
+def _is_unused(check: Check) -> bool:
+    """True for what is only wanted where there is a GPU. Devices that somebody has hidden are another matter."""
+    return (
+        check.status == "missing" and check.group in ("GPU", "self-test, GPU") and check.name != "CUDA_VISIBLE_DEVICES"
+    )
 
 
 def _in_process(probe: str) -> list[Check]:
@@ -462,7 +500,6 @@ def _tokenizers() -> list[Check]:
     from gpu_curate.tokenizer import load, probe_texts, train
 
     optional = {
-        "snaptokens": "pip install snaptokens",
         "tiktoken": f"{install('tiktoken')} (for tokenizer.path: tiktoken:NAME)",
     }
     checks = []
@@ -474,6 +511,8 @@ def _tokenizers() -> list[Check]:
             return [Check("libraries", "tokenizers", "failed", _error(e), "pip install --force-reinstall tokenizers")]
         for name in ("tokenizers", "gigatoken", "snaptokens", "tiktoken"):
             version = _version(name)
+            if version is None and name == "snaptokens":
+                continue  # slower than gigatoken where both are exact: nobody needs it
             if version is None:
                 status = "missing" if name in optional else "failed"
                 checks.append(Check("libraries", name, status, "not installed", optional.get(name, f"pip install {name}")))  # fmt: skip

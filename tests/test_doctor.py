@@ -479,3 +479,32 @@ def test_a_backend_of_fsspec_that_is_missing_is_named_with_what_brings_it(monkey
     with pytest.raises(ConfigError) as e:
         files.find([url], (), {}, "source a: path")
     assert e.value.hint == hint
+
+
+def test_what_only_a_gpu_needs_is_not_called_missing_on_a_machine_without_one(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    only(monkeypatch, "driver", "cupy", "curator", "part plots")
+    probes = {
+        "driver": doctor.Check("GPU", "driver", "missing", "libcuda.so.1 not found", "install the NVIDIA driver", True),
+        "cupy": doctor.Check("GPU", "CuPy", "missing", "not installed", "pip install", True),
+        "curator": doctor.Check("GPU", "Ray", "missing", "not installed", "pip install"),
+        "part plots": doctor.Check("optional parts", "plots", "missing", "not installed", "pip install"),
+    }
+    monkeypatch.setattr(doctor, "_in_process", lambda probe: [probes[probe]])
+    for present, required, status in ((False, False, "unused"), (True, False, "missing"), (False, True, "failed")):
+        monkeypatch.setattr(doctor, "gpu_present", lambda present=present: present)
+        told = []
+        facts = doctor.diagnose(required, tell=told.append)
+        assert [named(facts, n)["status"] for n in ("driver", "CuPy")] == [status, status]
+        assert named(facts, "plots")["status"] == "missing"
+        for what in ("GPU: driver", "optional parts: plots"):  # said before and after
+            (begun, ended) = (i for i, text in enumerate(told) if f"] {what}" in text)
+            assert told[begun].endswith("...")
+            assert told[ended].endswith("done")
+    monkeypatch.setattr(doctor, "gpu_present", lambda: False)
+    shown = CliRunner().invoke(cli.app, ["doctor"])
+    assert "  not used driver" in shown.stdout
+    assert "GPU path: not used here: this machine has no NVIDIA GPU" in shown.stdout
+    assert "install the NVIDIA driver" not in shown.stdout
+    assert "GPU: driver ..." in shown.stderr
+    assert "snaptokens" not in shown.stdout
