@@ -153,7 +153,9 @@ def run(
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext(), also_in_log(folder):
         print_summary(folder, outcome, quiet, progress.seconds())
     if as_json:
-        places = {"run": str(folder), "shards": str(outcome.context.box("shards").folder)}
+        latest = folder / "shards"
+        shards = latest if latest.exists() else outcome.context.box("shards").folder
+        places = {"run": str(folder), "shards": str(shards)}
         report = json.loads((folder / outcome.report / "report.json").read_text(encoding="utf-8"))
         print(
             json.dumps(

@@ -390,7 +390,7 @@ def test_clean_lists_and_removes_what_the_latest_does_not_need(tmp_path, recipe)
     before = entries(run)
     told = clean(run)
     listed = {i["folder"] for i in told["items"]}
-    assert listed == before - needed - {"run.json", "shards", "report"} - {
+    assert listed == before - needed - {"run.json", "run.log", "shards", "report"} - {
         n.replace("shards", p) for n in names for p in ("shards", "report")
     }
     assert any(n.startswith("signatures") for n in listed)
