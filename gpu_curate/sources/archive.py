@@ -10,6 +10,8 @@ Formats: https://iipc.github.io/warc-specifications (WARC 1.0, 1.1, zstd), Inter
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import zlib
 from collections import deque
@@ -20,6 +22,7 @@ _IN = 32 << 10  # compressed bytes read at once: zlib copies what is left of the
 _STEP = 512  # of zstd, whose output has no bound: up to 32 KiB for a byte
 _OUT = 64 << 10  # decompressed bytes asked for at once
 _LONGEST_BLOCK = (4 << 20) + 64  # of an lz4 frame (zstd: 128 KiB); nothing comes out before its end
+_MAX_DICTIONARY = 64 << 20
 _MAX_HEADER = 1 << 20
 _MAX_LINE = 32 << 10  # of a record's first line: an ARC header has a whole URL in it
 _KEPT = 8 << 20  # bytes of a record that are held until its length has proved right
@@ -29,24 +32,27 @@ _ZSTD_DICTIONARY = b"\x5d\x2a\x4d\x18"  # skippable frame that holds the diction
 
 # A record's first line, as it is read where one is due and as it is looked for: any version, any case. In the midst of
 # a line (that of a record that was cut) only a line as the standard has it counts, with a header line behind it.
-_WARC_LINE = re.compile(rb"[ \t]*[Ww][Aa][Rr][Cc]/\d[^\r\n]{0,64}\r?\n")
+_WARC_LINE = re.compile(rb"[ \t]*[Ww][Aa][Rr][Cc]/\d[^\n]{0,4096}\n")
 _NEXT_WARC = re.compile(
-    rb"[Ww](?:(?<=\n.)[Aa][Rr][Cc]/\d[^\r\n]{0,64}\r?\n|(?<=W)ARC/\d\.\d{1,2}\r?\n(?=[A-Za-z][A-Za-z-]*:))", re.S
+    rb"[Ww](?:(?<=\n.)[Aa][Rr][Cc]/\d[^\n]{0,4096}\n|(?<=W)ARC/\d\.\d{1,2}\r?\n(?=[A-Za-z][A-Za-z-]*:))", re.S
 )
 # a damaged first line before a header that can only be a record's
 _WARC_FIELDS = re.compile(rb"[^\n]{0,100}\n(?i:WARC-(?:Type|Date|Record-ID|Target-URI)[ \t]*:)")
+_WARC_FIELD = re.compile(rb"WARC-[A-Z][A-Za-z-]{1,30}[ \t]*:")
+_LENGTH_LINE = re.compile(rb"^content-length[ \t]*:[ \t]*\d+[ \t]*\r?$", re.I | re.M)
 _HEADER_END = re.compile(rb"\n[ \t\r\f\v]*\n")
 # what a block cannot hold in front: the rest of a record of which the header is damaged
 _FOREIGN_WARC = re.compile(rb"\r?\n(?=WARC-(?:Type|Date|Record-ID|Target-URI):)")
 _FOREIGN_ARC = re.compile(rb"\n(?=HTTP/\d\.\d \d{3}[ \r\n])")
 
 # An ARC header line may be odd in every field. What tells it from a line of text: each of these counts once, and an
-# HTTP status line behind it twice.
+# HTTP status line behind it (or the line with the version of ARC) twice.
 _ARC_HINT = re.compile(rb"\n(?=[A-Za-z][A-Za-z0-9+.-]{0,30}:|[^\n]{0,8192}?[ \t]\d{14}[ \t])")
 _ARC_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|www\.")
 _ARC_IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|(?=.*::|(?:[^:]*:){3})[0-9A-Fa-f:.]{2,45}")
 _ARC_DATE = re.compile(r"(?:19|20)\d{6}(?:\d{4}(?:\d{2}(?:\d{3})?)?)?")
 _LENGTH = re.compile(r"\+?(\d{1,18})")
+_ARC_NEXT = re.compile(rb"(?i:HTTP/)|[12] \d ")
 _ENOUGH = 3  # points of evidence, of 6
 _VERSION_1, _VERSION_2 = 5, 10  # fields
 
@@ -57,6 +63,7 @@ class Damage(NamedTuple):
     reason: str
     final: bool  # nothing can be read after it
     passed: int = 0  # bytes of the file that could not be unpacked
+    origin: int = -1  # where the damaged member begins
 
 
 class Part(NamedTuple):
@@ -93,13 +100,30 @@ class _Gzip(_Member):
 
     def __init__(self, dictionary: Any = None):
         self._d = zlib.decompressobj(31)
+        self._failed: zlib.error | None = None
 
     def feed(self, data: bytes) -> bytes:
-        return self._d.decompress(data or self._d.unconsumed_tail, _OUT)
+        if self._failed is not None:
+            raise self._failed
+        data = data or self._d.unconsumed_tail
+        before = self._d.copy()
+        try:
+            return self._d.decompress(data, _OUT)
+        except zlib.error as e:
+            self._failed = e  # raised when the bytes before it have been asked for
+        out, step = [], 4096
+        while step and data:  # in ever smaller steps up to the error
+            after = before.copy()
+            try:
+                out.append(after.decompress(data, step))
+                before, data = after, after.unconsumed_tail
+            except zlib.error:
+                step //= 16
+        return b"".join(out)
 
     @property
     def more(self) -> bool:
-        return bool(self._d.unconsumed_tail) and not self._d.eof
+        return self._failed is not None or (bool(self._d.unconsumed_tail) and not self._d.eof)
 
 
 class _Lz4(_Member):
@@ -181,11 +205,20 @@ def _dictionary(raw: IO[bytes], head: bytes) -> tuple[Any, int, bytes]:
     import zstandard
 
     size = int.from_bytes(head[4:8], "little")
-    while len(head) < 8 + size and (more := raw.read(8 + size - len(head))):
-        head += more
+    if size > _MAX_DICTIONARY:
+        raise zstandard.ZstdError(f"{size} bytes are too many")
+    pieces, have = [head], len(head)
+    while have < 8 + size and (more := raw.read(8 + size - have)):
+        pieces.append(more)
+        have += len(more)
+    if have < 8 + size:
+        raise zstandard.ZstdError("it is cut")
+    head = b"".join(pieces)
     content = head[8 : 8 + size]
-    if content.startswith(_ZSTD):
-        content = zstandard.ZstdDecompressor().decompress(content, max_output_size=64 << 20)
+    if content.startswith(_ZSTD):  # as a stream: one call would make room for what the frame's header claims
+        content = zstandard.ZstdDecompressor().stream_reader(content).read(_MAX_DICTIONARY + 1)
+        if len(content) > _MAX_DICTIONARY:
+            raise zstandard.ZstdError(f"more than {_MAX_DICTIONARY} bytes are too many")
     return zstandard.ZstdCompressionDict(content), len(head), head[8 + size :]
 
 
@@ -245,7 +278,7 @@ def _members(
                 yield Part(head, first, start)
             data = _resync(chunk[1:] + data, read, kind, dictionary)
             reason = f"damaged compressed data at byte {start} of the file: {e}"
-            yield Damage(reason, final=False, passed=at - len(data) - start)
+            yield Damage(reason, final=False, passed=at - len(data) - start, origin=start)
             continue
         data = member.rest + data
 
@@ -314,7 +347,7 @@ def _arc_header(line: bytes, after: bytes) -> _ArcHeader | None:
     if address is not None and address + 1 in dates:
         date = address + 1
     found = (_ARC_URL.match(words[0]), address, date, number)
-    evidence = sum(f is not None for f in found) + 2 * after.startswith(b"HTTP/")
+    evidence = sum(f is not None for f in found) + 2 * (_ARC_NEXT.match(after) is not None)
     sure = evidence >= _ENOUGH and n >= 3
     if not sure and (n < _VERSION_1 or not evidence):
         return None
@@ -464,6 +497,16 @@ class _Bytes:
     def place(self) -> str:
         return f"offset {self.offset}" + ("" if self._origins is None else " of the unpacked file")
 
+    def ends_damaged(self) -> bool:
+        """True if nothing follows in this member but its damage."""
+        if self.peek(8).strip() or self.damage is None or not self._origins:
+            return False
+        return self.damage.origin == self._origins[-1][1]
+
+    def damage_reason(self) -> str:
+        assert self.damage is not None
+        return f"truncated at {self.place()}" if self.damage.reason == "truncated" else self.damage.reason
+
     def available(self) -> int:
         return len(self._buffer) - self._at
 
@@ -495,7 +538,7 @@ class _Bytes:
         """True if a record begins here for sure."""
         if self.room() == 0:
             return True
-        if not arc and _WARC_LINE.match(self.peek(100)):
+        if not arc and _WARC_LINE.match(self.peek(5000)):
             return True
         if arc is False:
             return False
@@ -601,14 +644,17 @@ class ArchiveRecord:
             pass
         whole = self._known and not self._beyond and not self._left
         if whole and self._ends():
-            return None
+            if not data.ends_damaged() or self._proved():
+                return None
+            # nobody knows which of its member's bytes are wrong
+            return self._broken(data.damage_reason(), data.pass_damage())
         # Where does the next record begin? It may be in what this one claims.
         if self._left and not data.available():
             data.end = data.offset  # so that no other record is read up to there
         again = data.back(self._start, self._kept)
         found, block = (True, b"") if again and data.begins(self._arc) else data.find(self._arc)
-        if not found and data.damage is not None and not whole:
-            reason = f"truncated at {data.place()}" if data.damage.final else data.damage.reason
+        if not found and data.damage is not None and not (whole and self._proved()):
+            reason = data.damage_reason()
             passed = data.pass_damage()
             return self._broken(reason, passed or data.offset - self.offset)
         if not self._known:
@@ -627,8 +673,23 @@ class ArchiveRecord:
         """True if what comes next may follow a record."""
         return self._data.peek(1) in (b"", b"\r", b"\n") or self._data.begins(self._arc)
 
+    def _proved(self) -> bool:
+        """True if the digest in the header is that of the block."""
+        return self._kept is not None and self._digest(b"".join(self._kept)) is True
+
+    def _digest(self, block: bytes) -> bool | None:
+        """True if the header has the digest of this block, False if it has another one."""
+        name, _, value = self.fields.get("warc-block-digest", "").partition(":")
+        name = name.strip().lower().replace("-", "")
+        if name not in ("md5", "sha1", "sha256", "sha512"):
+            return None
+        own = hashlib.new(name, block, usedforsecurity=False).digest()
+        return value.strip().upper().rstrip("=") in (base64.b32encode(own).decode().rstrip("="), own.hex().upper())
+
     def _own(self, block: bytes, certain: int) -> bytes:
         """What of `block`, which goes up to the next header found, is this record's: not the rest of one that was not found."""
+        if certain and self._digest(block[:certain]):
+            return block[:certain]
         foreign = (_FOREIGN_ARC if self._arc else _FOREIGN_WARC).search(block, certain)
         if foreign:
             return block[: certain or foreign.start()]
@@ -656,7 +717,7 @@ def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
         if not line:
             if data.damage is None:
                 return
-            reason = f"truncated at {data.place()}" if data.damage.final else data.damage.reason
+            reason = data.damage_reason()
             yield Broken(offset, reason, b"", origin, data.pass_damage())
             continue
         head, cut = data.peek(max(200, len(line) + 40)), False
@@ -665,6 +726,8 @@ def records(raw: IO[bytes]) -> Iterator[ArchiveRecord | Broken]:
             header = _header(data)
             if header is not None:
                 arc = False
+                if not _LENGTH_LINE.search(header) or _WARC_FIELD.match(data.peek(40)):
+                    header += _more_header(data)
                 yield _warc_record(data, offset, origin, header, head)
                 continue
             cut, reason = True, "bad record header: no blank line ends it"
@@ -713,13 +776,24 @@ def _header(data: _Bytes) -> bytes | None:
     while True:
         chunk = data.peek(n)
         end = _HEADER_END.search(chunk)
-        if _NEXT_WARC.search(chunk, 1, end.start() if end else len(chunk)):
+        if _NEXT_WARC.search(chunk, chunk.find(b"\n") + 1, end.start() if end else len(chunk)):
             return None
         if end:
             return data.take(end.end())
         if len(chunk) < n or n >= _MAX_HEADER:
             return None
         n *= 4
+
+
+def _more_header(data: _Bytes) -> bytes:
+    """Takes the rest of a header in which something looked like the blank line at its end."""
+    chunk = data.peek(4096)
+    end = _HEADER_END.search(chunk)
+    if end is None:
+        return b""
+    first = chunk.partition(b"\n")[0]
+    has_length = b":" in first and b"HTTP/" not in first and _LENGTH_LINE.search(chunk, 0, end.start() + 1)
+    return data.take(end.end()) if has_length or _WARC_FIELD.match(chunk) else b""
 
 
 def _warc_record(data: _Bytes, offset: int, origin: int, header: bytes, head: bytes) -> ArchiveRecord:

@@ -171,8 +171,9 @@ def read(source: WarcSource, split: Split, skip: int = 0) -> Iterator[Record | R
     try:
         process.request(source, split, next_row, refused, skip)
         while True:
-            try:
-                message = process.receive(timeout_s)
+            page = process.clock.page()
+            try:  # a page that is being extracted has what is left of its time
+                message = process.receive(timeout_s if page is None else max(timeout_s - page[1], 0.0))
             except EOFError:
                 page, code = process.clock.page(), process.close()
                 how = signal.Signals(-code).name if code < 0 else f"status {code}"

@@ -239,6 +239,11 @@ class Limits(NamedTuple):
 # 1.3 s, 10,000 take 8 s, 20,000 take 40 s.
 MAX_INLINE_RUN = 5_000
 
+# Attributes of one element. libxml2 compares each with all before it: 80,000 take 17 s. With this bound a page of 4 MB of
+# nothing but attributes takes as long as one of ordinary text. A quote that is missing turns words into attributes, some
+# hundred at most.
+MAX_ATTRIBUTES = 1_000
+
 
 class Extraction(NamedTuple):
     """How pages become text."""
@@ -278,17 +283,19 @@ def check(html: str, how: Extraction) -> None:
     Raises:
         InputError: says which limit.
     """
-    from gpu_curate.text.html_scan import scan  # not at the top: plain text needs no Numba
+    from gpu_curate.text.html_scan import measure  # not at the top: plain text needs no Numba
 
     max_bytes, max_depth, max_elements = how.limits
     data = html.encode("utf-8", "replace")
     if len(data) > max_bytes:
         raise InputError(f"html larger than max_html_bytes={max_bytes}")
-    elements, depth, run = scan(data, max_depth)
+    elements, depth, run, attributes = measure(data, max_depth)
     if elements > max_elements:
         raise InputError(f"html has more elements than max_html_elements={max_elements}")
     if depth > max_depth:
         raise InputError(f"html nested deeper than max_html_depth={max_depth}")
+    if attributes > MAX_ATTRIBUTES:
+        raise InputError(f"html has more than {MAX_ATTRIBUTES} attributes in one element")
     if run > MAX_INLINE_RUN and how.extractor == "trafilatura":
         raise InputError(f"html has more than {MAX_INLINE_RUN} inline elements in one block")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from gpu_curate.jit import njit
@@ -74,12 +76,12 @@ def _word(h, names, words):  # type: ignore[no-untyped-def]
 
 @njit
 def _scan(b, max_depth, known, words):  # type: ignore[no-untyped-def]
-    """Elements, greatest depth and longest inline run, in one pass; stops where max_depth is passed."""
+    """Elements, greatest depth, longest inline run and most attributes, in one pass; stops where max_depth is passed."""
     n = len(b)
     names = np.zeros(max_depth + 1, np.uint64)  # of the open elements
     kinds = np.zeros(max_depth + 1, np.int64)  # their words
     runs = np.zeros(max_depth + 2, np.int64)  # inline elements since the block at this depth was opened
-    depth = deepest = elements = longest = 0
+    depth = deepest = elements = longest = most = 0
     i = 0
     while i < n:
         if b[i] != 60:  # <
@@ -110,10 +112,20 @@ def _scan(b, max_depth, known, words):  # type: ignore[no-untyped-def]
             h = h * np.uint64(131) + np.uint64(c | 32 if 65 <= c <= 90 else c)
             i += 1
         selfclosing = False
+        attributes = 0
+        between, in_value = True, False  # attributes; within a value without quotes
         while i < n and b[i] != 62:  # attributes: a quoted value may hold ">"
             c = b[i]
             selfclosing = c == 47
+            if c == 32 or 9 <= c <= 13:
+                between, in_value = True, False
+            elif c == 47:
+                between = not in_value
+            elif between and c != 61:
+                attributes += 1
+                between = False
             if c == 61:  # =
+                between, in_value = False, True
                 i += 1
                 while i < n and (b[i] == 32 or 9 <= b[i] <= 13):
                     i += 1
@@ -122,10 +134,13 @@ def _scan(b, max_depth, known, words):  # type: ignore[no-untyped-def]
                     i += 1
                     while i < n and b[i] != quote:
                         i += 1
+                    between, in_value = True, False
                 elif i < n and b[i] == 62:
                     break
             i += 1
         i += 1
+        if not closing:
+            most = max(most, attributes)
         word = _word(h, known, words)
         if closing:
             k = depth - 1
@@ -159,23 +174,36 @@ def _scan(b, max_depth, known, words):  # type: ignore[no-untyped-def]
                     i += 1
             continue
         if depth >= max_depth:
-            return elements, depth + 1, longest
+            return elements, depth + 1, longest, most
         names[depth], kinds[depth] = h, word
         depth += 1
         deepest = max(deepest, depth)
         runs[depth] = 0
-    return elements, deepest, longest
+    return elements, deepest, longest, most
 
 
-def scan(html: bytes, max_depth: int) -> tuple[int, int, int]:
-    """Start tags, greatest nesting, and most inline elements in one block, counted without building a tree.
+class Measures(NamedTuple):
+    """What a page is made of."""
+
+    elements: int  # start tags
+    depth: int  # greatest nesting
+    inline_run: int  # most inline elements in one block
+    attributes: int  # most of one element, twice the same one counted twice
+
+
+def measure(html: bytes, max_depth: int) -> Measures:
+    """The measures of a page, counted without building a tree.
 
     Knows void elements, optional end tags (`<li>`, `<p>`, `<td>`, ...), comments, quoted attributes, and that `<script>`
     holds no tags. Bounded: linear, but for an end tag that looks for its start tag among at most `max_depth` open ones.
 
-    Returns: (elements, depth, inline run). A page deeper than `max_depth` gives depth = max_depth + 1 and the counts
-        up to there.
+    Returns: a page deeper than `max_depth` gives depth = max_depth + 1 and the counts up to there.
     """
     if not html:
-        return 0, 0, 0
-    return tuple(int(x) for x in _scan(np.frombuffer(html, np.uint8), max_depth, _NAMES, _WORDS))  # type: ignore[return-value]
+        return Measures(0, 0, 0, 0)
+    return Measures(*(int(x) for x in _scan(np.frombuffer(html, np.uint8), max_depth, _NAMES, _WORDS)))
+
+
+def scan(html: bytes, max_depth: int) -> tuple[int, int, int]:
+    """Elements, depth and inline run of `measure`."""
+    return measure(html, max_depth)[:3]

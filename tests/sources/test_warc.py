@@ -9,6 +9,7 @@ import pickle
 import random
 import re
 import time
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_curate.config import WarcSource, load
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, InputError
 from gpu_curate.sources import Record, Reject, Skip
+from gpu_curate.sources import http as web
 from gpu_curate.sources.archive import ArchiveRecord, records
 from gpu_curate.sources.warc import Blocklist, WarcReader, _domain_key, _url_key
 from gpu_curate.text.html import Limits
@@ -524,6 +526,57 @@ def test_decompression_bomb_is_rejected_by_size(archive, encoding):
     (record,), (reject,), _ = read(archive, data, max_html_bytes=100_000)
     assert record.row == 1
     assert (reject.row, reject.reason) == (0, "body larger than max_html_bytes=100000")
+
+
+BOMB = 80 << 20  # of zeros
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, _lz4, _zstd, lambda d: d], ids=["gz", "lz4", "zst", "plain"])
+def test_bomb_of_a_member_costs_bounded_memory(archive, compress):
+    head = warc("response", b"", length=BOMB).removesuffix(b"\r\n\r\n") + b"\r\n\r\n"
+    for data in (head + bytes(BOMB) + b"\r\n\r\n", head.replace(b"Length", b"Lenght") + bytes(BOMB)):
+        archive.write_bytes(compress(data) + compress(page()))
+        del data
+        with archive.open("rb") as f:
+            tracemalloc.start()
+            found = 0
+            for record in records(f):
+                if isinstance(record, ArchiveRecord):
+                    record.read(1 << 20)
+                    found += record.finish() is None
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert found >= (compress(b"") != b"")
+        assert peak < 64 << 20
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate", "gzip, gzip", "zstd, br"])
+def test_bomb_of_a_body_costs_bounded_memory(encoding):
+    import brotli
+
+    compress = {"gzip": gzip.compress, "br": brotli.compress, "zstd": _zstd, "deflate": zlib.compress}
+    body = bytes(64 << 20)
+    for name in encoding.split(", "):
+        body = compress[name](body)
+    head = web.parse_head(b"HTTP/1.1 200 OK\r\nContent-Encoding: " + encoding.encode() + b"\r\n\r\n")
+    tracemalloc.start()
+    with pytest.raises(InputError, match="body larger than max_html_bytes=1048576"):
+        web.decode_body(body, head, 1 << 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_dictionary_that_claims_to_be_huge_is_a_reject(archive):
+    frame = zstandard.ZstdCompressor().compress(bytes(100 << 20))
+    for data in (b"\xff\xff\xff\xff", len(frame).to_bytes(4, "little") + frame):
+        tracemalloc.start()
+        found, (reject,), _ = read(archive, b"\x5d\x2a\x4d\x18" + data + _zstd(page()))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found == []
+        assert reject.reason.startswith("damaged dictionary")
+        assert peak < 200 << 20
 
 
 def test_huge_record_is_rejected_without_being_read(archive):

@@ -16,7 +16,7 @@ from sources.test_warc import HTML, SENTENCE, page, read, warc
 
 from gpu_curate.config import WarcSource
 from gpu_curate.errors import FatalError, RetryableError
-from gpu_curate.sources import Reject, warc_process
+from gpu_curate.sources import Reject, Split, warc_process
 from gpu_curate.sources.warc import WarcReader
 
 SLOW = page(b"<html><body><article>" + b"<p>Some paragraph of text, of words, here.</p>" * 50_000)  # some 10 s
@@ -81,6 +81,32 @@ def test_page_that_takes_too_long_is_rejected_and_the_rest_read(tmp_path):
     assert rejects[0].head == SLOW[:200].partition(b"HTTP/")[0]
     assert skips == {"warc_request": 1}
     assert [p.child.returncode for p in before] == [-signal.SIGKILL]
+
+
+def test_page_has_what_is_left_of_its_time(tmp_path, monkeypatch):
+    """The parent waits for a page's time from when the page began, not from when it began to wait."""
+    waits: list[float] = []
+    pages = iter([None, (1, 0.75), (1, 0.75)])
+
+    class Fake:
+        clock = type("Clock", (), {"page": lambda self: next(pages)})()
+
+        def request(self, *args):
+            pass
+
+        def receive(self, timeout_s):
+            waits.append(timeout_s)
+            if len(waits) == 2:
+                raise InterruptedError
+
+        def close(self):
+            return 0
+
+    monkeypatch.setattr(warc_process, "_take", Fake)
+    source = WarcSource(name="x", type="warc", path="x", timeout_s=2)
+    with pytest.raises(InterruptedError):
+        list(warc_process.read(source, Split("x", 0, -1, 0, 0)))
+    assert waits == [2, 1.25]
 
 
 def test_page_that_ends_the_process_is_rejected_and_the_rest_read(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gpu_curate.errors import InputError
 from gpu_curate.text.html import (
+    MAX_ATTRIBUTES,
     MAX_INLINE_RUN,
     Extraction,
     Limits,
@@ -26,7 +27,7 @@ from gpu_curate.text.html import (
     extract,
     page_text,
 )
-from gpu_curate.text.html_scan import scan
+from gpu_curate.text.html_scan import measure, scan
 
 SENTENCE = "One short paragraph of exactly fifteen words stands here so that it can be counted."
 RUSSIAN = "Паром отходит от северного причала в девять часов утра и заходит на четыре острова."
@@ -318,12 +319,13 @@ class SlowScan(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.elements = self.deepest = self.longest = 0
+        self.elements = self.deepest = self.longest = self.attributes = 0
         self.open: list[str] = []
         self.runs = [0]
 
     def handle_starttag(self, tag, attrs):
         self.elements += 1
+        self.attributes = max(self.attributes, len(attrs))
         while self.open and self.open[-1] in ENDS.get(tag, ()):
             self.open.pop()
             self.runs.pop()
@@ -347,6 +349,45 @@ class SlowScan(HTMLParser):
                 if left in INLINE:
                     self.runs[-1] += run
                     self.longest = max(self.longest, self.runs[-1])
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "<p>",
+        "<p >",
+        "<p a>",
+        "<p a=1 b='2 3 4' c=\"5 > 6\" d>",
+        "<p a = 1 b= '2' c =3>",
+        "<a href=http://e.org/a/b/c/ title=x>",
+        "<a href='x'title='y'id=z>",
+        "<br/>",
+        "<br a b/>",
+        "<img\na=1\n\tb=2\n/>",
+        "<p a a a a>",
+        "<p a='unfinished b c d'>",
+        "<p " + " ".join(f"a{n}=b" for n in range(1009)) + ">",
+        "<p " + "x " * 1013 + ">",
+    ],
+)
+def test_attributes_are_counted_as_a_tokenizer_does(tag):
+    slow = SlowScan()
+    slow.feed(f"<div class=a>{tag}text a b c")
+    assert measure(f"<div class=a>{tag}text a b c".encode(), 250).attributes == max(slow.attributes, 1)
+
+
+def test_elements_with_too_many_attributes_are_refused_before_a_parser_sees_them():
+    most = wrap("<p " + " ".join(f"a{n}=b" for n in range(MAX_ATTRIBUTES)) + f">{SENTENCE}")
+    check(most, Extraction())
+    for more in (
+        wrap("<p " + " ".join(f"a{n}=b" for n in range(80_000)) + f">{SENTENCE}"),
+        wrap("<p " + "a " * (MAX_ATTRIBUTES + 1) + f">{SENTENCE}"),
+    ):
+        start = time.process_time()
+        with pytest.raises(InputError, match="html has more than 1000 attributes in one element"):
+            page_text(more.encode())
+        assert time.process_time() - start < 3  # 17 s for 80,000 without the bound
+    check(wrap("</p " + "a " * 5000 + f">{SENTENCE}"), Extraction())  # an end tag has none
 
 
 def slow_scan(html: str) -> tuple[int, int, int]:
