@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import random
+import signal
 import tracemalloc
 import zipfile
 
@@ -95,6 +97,24 @@ def test_the_files_of_parquet_testing_give_what_pyarrow_reads(shared_data, tmp_p
         assert outcomes.count("read") >= 10
 
 
+def in_child(path, data):
+    """`check` in a process of its own, which a library may take down."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            outcome = check(path, data, "text")
+        except BaseException as e:
+            outcome = f"{type(e).__name__}: {e}"[:4000]
+        os.write(write_end, outcome.encode())
+        os._exit(0)
+    os.close(write_end)
+    with open(read_end, "rb") as f:
+        outcome = f.read().decode()
+    _, status = os.waitpid(child, 0)
+    return outcome if status == 0 else "aborted" if os.WTERMSIG(status) == signal.SIGABRT else f"status {status}"
+
+
 @pytest.mark.soak
 def test_mutants_of_parquet_files_lose_nothing_that_pyarrow_reads(seeds, tmp_path, soak_cases):
     noise = random.Random(2)
@@ -113,8 +133,11 @@ def test_mutants_of_parquet_files_lose_nothing_that_pyarrow_reads(seeds, tmp_pat
                     del data[at : at + noise.choice([1, 1, 50])]
             if len(data) < 12:
                 break
-        outcomes.append(check(tmp_path / "a.parquet", bytes(data), "text"))
+        outcomes.append(in_child(tmp_path / "a.parquet", bytes(data)))
     assert {"read", "rejected"} <= set(outcomes)
+    # Arrow 26 ends the process where the histogram of levels in a chunk's footer has another length than it should
+    assert outcomes.count("aborted") <= len(outcomes) // 100 + 1
+    assert set(outcomes) <= {"read", "rejected", "refused", "aborted"}
 
 
 def test_a_column_name_that_is_not_utf8_is_a_reject_that_names_it(tmp_path):
