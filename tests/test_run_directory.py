@@ -405,7 +405,7 @@ def test_clean_lists_and_removes_what_the_latest_does_not_need(tmp_path, recipe)
     assert {i["folder"] for i in told["items"]} == {
         n.replace("shards", p) for n in names[:2] for p in ("shards", "report")
     }
-    assert entries(run) == needed | {"run.json", "shards", "report", names[2].replace("shards", "report")}
+    assert entries(run) == needed | {"run.json", "run.log", "shards", "report", names[2].replace("shards", "report")}
     is_whole(run)
     assert clean(run, shards=True)["items"] == []
     again = pipeline.execute(recipe(), run)
