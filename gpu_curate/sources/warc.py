@@ -316,10 +316,25 @@ class Blocklist:
         return i < len(self._hashes) and bool(self._hashes[i] == wanted)
 
 
-@functools.lru_cache(maxsize=8)
 def _blocklist(paths: tuple[str, ...], key: Callable[[str], str]) -> Blocklist:
-    """The entries of all files, one a line; blank lines and lines that begin with "#" are not entries."""
+    """The entries of all files, one a line; blank lines and lines that begin with "#" are not entries.
 
+    A process keeps what it made of a content: files of the same name may be others in its next run.
+    """
+    return _parsed(paths, tuple(map(_content, paths)), key)
+
+
+def _content(path: str) -> str:
+    """Hash of a file's bytes."""
+    state = xxhash.xxh3_128()
+    with open(path, "rb", buffering=0) as f:
+        while chunk := f.read(1 << 20):
+            state.update(chunk)
+    return state.hexdigest()
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(paths: tuple[str, ...], contents: tuple[str, ...], key: Callable[[str], str]) -> Blocklist:
     def keys() -> Iterator[str]:
         for path in paths:
             with open_stream(path) as f:

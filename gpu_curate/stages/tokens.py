@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from gpu_curate.document_text import host_text
 from gpu_curate.errors import FatalError
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.rejects import LateRejects
-from gpu_curate.storage import publish, read_json, write_json
+from gpu_curate.storage import publish, write_json
 from gpu_curate.tokenizer import Encoder
 
 TOKENIZER, ENCODER = "tokenizer.json", "encoder.json"  # in tokens/: the tokenizer, and who runs it
@@ -110,10 +111,14 @@ class Tokens(Stage):
         return box.commit(part, [path, lengths_path, *more, *late], {**facts, **watch.facts()})
 
 
-@functools.lru_cache(maxsize=2)
 def open_encoder(folder: Path) -> Encoder:
-    """The encoder of a tokens box, as `prepare` chose it; one a process."""
-    return Encoder(data=(folder / TOKENIZER).read_bytes(), **read_json(folder / ENCODER))
+    """The encoder of a tokens box, as `prepare` chose it; one a process and content, whatever a folder held before."""
+    return _encoder((folder / TOKENIZER).read_bytes(), (folder / ENCODER).read_text(encoding="utf-8"))
+
+
+@functools.lru_cache(maxsize=2)
+def _encoder(data: bytes, chosen: str) -> Encoder:
+    return Encoder(data=data, **json.loads(chosen))
 
 
 def lengths(context: Context, part: str) -> np.ndarray:
