@@ -36,7 +36,7 @@ import numpy as np
 from gpu_curate import lfs
 from gpu_curate.config import Tokenizer
 from gpu_curate.document import TextColumn
-from gpu_curate.errors import ConfigError, FatalError, GpuCurateError, InputError, install, one_line
+from gpu_curate.errors import ConfigError, CorruptError, FatalError, GpuCurateError, InputError, install, one_line
 from gpu_curate.guard import refusal
 
 log = logging.getLogger(__name__)
@@ -310,7 +310,7 @@ def _chunks(text: str) -> Iterator[str]:
 # --------------------------------------------------------------------------------------------------------------- load
 
 
-def load(section: Tokenizer) -> Encoder:
+def load(section: Tokenizer, proof: Path | None = None) -> Encoder:
     """Read a tokenizer and choose the library that runs it.
 
     Args:
@@ -320,6 +320,7 @@ def load(section: Tokenizer) -> Encoder:
             `eot`: the end-of-text token, by text or id.
             `library`: `auto` takes the first of LIBRARIES that is installed and equals the reference on the probe texts,
             and warns by name about each that differs; a name must be installed and equal, or this is an error.
+        proof: file in which the choice for a content, a section and the installed libraries is found, or put.
     Returns:
         Encoder. The same file gives the same object as long as this process lives: the probe (1 s) runs once.
     Raises:
@@ -329,7 +330,28 @@ def load(section: Tokenizer) -> Encoder:
     if section.path is None:
         raise ConfigError("tokenizer.path: missing (a tokenizer that is to be trained can be loaded after that)")
     _single_thread()
-    return _choose(section.path, *_read(section.path), section.eot, section.library)
+    data, pattern = _read(section.path)
+    if proof is None:
+        return _choose(section.path, data, pattern, section.eot, section.library)
+    key = _proof_key(section, data, pattern)
+    from gpu_curate.storage import read_json, write_json
+
+    with contextlib.suppress(FileNotFoundError, CorruptError, KeyError, TypeError):
+        known = read_json(proof)
+        if known["key"] == key:
+            return Encoder(source=section.path, data=data, pattern=pattern, **known["chosen"])
+    encoder = _choose(section.path, data, pattern, section.eot, section.library)
+    fields = ("eot_id", "vocab_size", "library", "version", "reason")
+    write_json(proof, {"key": key, "chosen": {name: getattr(encoder, name) for name in fields}})
+    return encoder
+
+
+def _proof_key(section: Tokenizer, data: bytes, pattern: str | None) -> str:
+    """What the choice of a library depends on: tokenizer, section, the libraries that are there, and this module."""
+    from gpu_curate.fingerprint import code_digest, digest
+
+    tokenizer = [hashlib.sha256(data).hexdigest(), pattern, section.eot, section.library]
+    return digest([tokenizer, {name: _version(name) for name in LIBRARIES}, code_digest(("tokenizer",))])
 
 
 @functools.lru_cache(maxsize=4)

@@ -758,3 +758,23 @@ def test_training_refuses_what_cannot_be_trained(tmp_path):
         with pytest.raises(ConfigError, match="no text"):
             train(texts, 300, EOT, tmp_path / "t.json")
     assert not (tmp_path / "t.json").exists()
+
+
+def test_a_proof_is_found_again_for_the_same_content_and_libraries_only(trained, tmp_path, monkeypatch):
+    section, proof = Tokenizer(path=str(trained)), tmp_path / "proof.json"
+    first = module.load(section, proof)
+    asked = []
+    monkeypatch.setattr(module, "_choose", lambda *args: (asked.append(1), first)[1])
+    assert module.load(section, proof) == first
+    assert not asked
+    other = tmp_path / "tokenizer.json"
+    other.write_bytes(first.data + b"\n")
+    module.load(Tokenizer(path=str(other)), proof)
+    assert len(asked) == 1
+    module.load(section, proof)  # what was found for the other content is no proof for this one
+    proof.write_text("{")
+    module.load(section, proof)
+    assert len(asked) == 3
+    monkeypatch.setattr(module, "_version", lambda name: "0.0")
+    module.load(section, proof)
+    assert len(asked) == 4

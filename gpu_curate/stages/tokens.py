@@ -15,11 +15,12 @@ from gpu_curate.document_text import host_text
 from gpu_curate.errors import FatalError
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.rejects import LateRejects
-from gpu_curate.storage import publish, write_json
+from gpu_curate.storage import RECEIPTS, publish, write_json
 from gpu_curate.tokenizer import Encoder
 
 TOKENIZER, ENCODER = "tokenizer.json", "encoder.json"  # in tokens/: the tokenizer, and who runs it
 MAX_UNKNOWN_SHARE, MUCH_UNKNOWN = 0.5, 0.01  # of the tokens that are kept: an error, a warning
+_PROOF = "encoder_proof.json"  # beside the receipts: why that library, and for what content and versions
 _BATCH_BYTES = 4 << 20
 
 
@@ -50,12 +51,12 @@ class Tokens(Stage):
         return ("tiktoken", "tokenizers") if of_tiktoken else ("tokenizers",)  # the second stands in for the first
 
     def prepare(self, context: Context) -> None:
-        """Choose the library here, once: workers open it without proving its ids again."""
+        """Choose the library here, once: workers, and a later run of the same box, open it without proving its ids again."""
         from gpu_curate.stages.tokenizer import resolved
         from gpu_curate.tokenizer import load
 
-        encoder = load(resolved(context))
         folder = context.box(self.name).folder
+        encoder = load(resolved(context), folder / RECEIPTS / _PROOF)
         with publish(folder / TOKENIZER) as temp:
             encoder.save(temp)
         chosen = {k: v for k, v in dataclasses.asdict(encoder).items() if k != "data"}
