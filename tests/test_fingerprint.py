@@ -30,6 +30,7 @@ def prints(tmp_path, **keys):
     [
         ({"min_tokens": 11}, {"decisions", "shards"}),
         ({"quality": {"c4": True}}, {"decisions", "shards"}),
+        ({"quality": {"gopher_quality": {"stop_words": ["der", "und"]}}}, {"scores", "decisions", "shards"}),
         ({"shards": {"shuffle_seed": 1}}, {"shards"}),
         ({"dedup": {"fuzzy": {"keep": "first"}}}, {"duplicates", "decisions", "shards"}),
         ({"dedup": {"fuzzy": {"seed": 7}}}, {"signatures", "duplicates", "decisions", "shards"}),

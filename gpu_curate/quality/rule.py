@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from gpu_curate.config import ENGLISH, MARKED_SCRIPTS, SPACED_SCRIPTS, Section
+from gpu_curate.config import ANY_SCRIPT, ENGLISH, MARKED_SCRIPTS, SPACED_SCRIPTS, Section
 from gpu_curate.ops.text_stats import DOUBLE_CHARS, HAN_CHARS, HAN_PARTS, UNSPACED_PARTS, WORD_PARTS
 
 # As `text.scripts` names them.
@@ -40,8 +40,14 @@ class Rule:
 
     @classmethod
     def of(cls, section: Section, name: str, score: str, key: str) -> Rule:
-        """The rule of a key of a section; `min_` or `max_` at its start tells the bound."""
+        """The rule of a key of a section; `min_` or `max_` at its start tells the bound.
+
+        One for English whose bound, or whose stop words, the recipe gives is for what the recipe is for.
+        """
         made_for = type(section).model_fields[key].json_schema_extra["made_for"]  # type: ignore[index]
+        what = "stop_words" if key == "min_stop_words" else key
+        if made_for == ENGLISH and getattr(section, what) != getattr(type(section)(), what):
+            made_for = ANY_SCRIPT
         return cls(name, score, key[:3], getattr(section, key), key, made_for)  # type: ignore[arg-type]
 
     def fails(self, scores: Mapping[str, np.ndarray]) -> np.ndarray:

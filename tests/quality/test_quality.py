@@ -90,6 +90,17 @@ def test_which_texts_a_rule_suits(rule, script, language, suits):
     assert next(r for r in quality.rules(ALL_ON) if r.name == rule).suits(script, language) is suits
 
 
+def test_stop_words_and_bounds_of_the_recipe_are_for_its_language():
+    def made_for(**thresholds):
+        own = quality.rules(Quality(gopher_quality=config.GopherQuality(**thresholds)))
+        return {rule.key: rule.made_for for rule in own}
+
+    assert made_for(min_stop_words=3)["min_stop_words"] == "English"
+    assert made_for(stop_words=["der", "und"])["min_stop_words"] == "all scripts"
+    assert made_for(max_mean_word_chars=15)["max_mean_word_chars"] == "all scripts"
+    assert made_for(max_mean_word_chars=15)["min_mean_word_chars"] == "English"
+
+
 def test_scores_of_no_documents():
     scores = quality.scores({name: np.zeros(0, np.int32) for name in quality.SCHEMA})
     assert list(scores) == list(quality.SCORES)

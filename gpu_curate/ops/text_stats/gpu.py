@@ -32,7 +32,16 @@ GROUP = 32  # bytes of text per mask word
 # times, two table slots, candidates), of which English has 0.17 a byte. At worst, one-letter words, 24 bytes a byte.
 FOOTPRINT = Footprint(per_text_byte=1.6 + 86 / 150 + 44 * 0.17, per_document=4 * len(NAMES) + 60)
 _tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-DEFINES = tuple(f"C_{name.upper()}={row}" for row, name in enumerate(NAMES) if "_gram_chars" not in name)
+
+
+def defines(stop_words: tuple[str, ...]) -> tuple[str, ...]:
+    """Macros of the kernels: rows, and hashes of the stop words as constants of the code."""
+    hashes = ",".join(f"{word_hash(word.encode())}ull" for word in stop_words) or "0ull"
+    rows = (f"C_{name.upper()}={row}" for row, name in enumerate(NAMES) if "_gram_chars" not in name)
+    return (*rows, f"STOP_WORD_HASHES={hashes}")
+
+
+DEFINES = defines(STOP_WORDS)
 
 
 def text_stats(text: TextColumn, device: Device | None = None, stop_words: tuple[str, ...] = STOP_WORDS) -> Any:
@@ -127,9 +136,8 @@ def _words(
     found_N = xp.zeros(len(text), np.uint32)
     args = (text.chars, np.int64(text.chars.size), mask.doc_starts, mask.place[0], np.int64(groups))
     args = (*args, text.offsets, n_docs, spaces, starts, before)
-    stop = device.upload(np.array([word_hash(word.encode()) for word in stop_words] or [0], np.uint64))
-    results = (hash_W, chars_W, doc_W, stop, np.int32(len(stop_words)), found_N)
-    _launch(device, "hash_words", groups, (*args, *results))
+    args = (*args, hash_W, chars_W, doc_W, found_N)
+    device.launch("text_stats", "hash_words", groups, args, defines(stop_words))
     for bit in range(len(stop_words)):
         stats_KN[NAMES.index("stop_words")] += (found_N >> np.uint32(bit) & np.uint32(1)).astype(np.int32)
     return hash_W, chars_W, doc_W, offsets

@@ -5,7 +5,7 @@
 // thread a word, because lanes that read lines end their words at different times. Words, n-grams, lines and paragraphs are compared in open-addressing tables: each document has a
 // region of two slots an item, a slot holds the first of equal items, and all documents are worked on at once.
 //
-// Macros: C_* are the rows of the statistics, in the order of NAMES.
+// Macros: C_* are the rows of the statistics, in the order of NAMES; STOP_WORD_HASHES: those of the stop words.
 
 const u32 SPACE = 1, ALPHABETIC = 2, SYMBOL = 4, TERMINAL = 8, UPPERCASE = 16;  // classes of code points
 const u32 KIND = 0xE0, CLOSING = 0x20, HAN = 0x40, KANA = 0x60, UNSPACED = 0x80, DOUBLE = 0xA0;  // classes & KIND
@@ -445,8 +445,8 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     hash_words(const u8* __restrict__ chars, i64 size, const u32* __restrict__ doc_starts, i64 origin, i64 n_groups,
                const i64* __restrict__ offsets, i64 n_docs, const u32* __restrict__ spaces,
                const u32* __restrict__ starts, const i64* __restrict__ before, u64* __restrict__ word_hash,
-               u32* __restrict__ word_chars, i32* __restrict__ word_doc, const u64* __restrict__ stop_words,
-               i32 n_stop_words, u32* stop_found) {
+               u32* __restrict__ word_chars, i32* __restrict__ word_doc, u32* stop_found) {
+  const u64 stop_words[] = {STOP_WORD_HASHES};
   __shared__ unsigned short place[8][1024];
   u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   i64 g = global_thread(), first = g - lane;
@@ -485,7 +485,8 @@ extern "C" __global__ void __launch_bounds__(256, 4)
       }
     }
     u32 found = 0;
-    for (i32 k = 0; k < n_stop_words; k++) found |= (u32)(word.hash == stop_words[k]) << k;
+#pragma unroll
+    for (i32 k = 0; k < (i32)(sizeof(stop_words) / sizeof(u64)); k++) found |= (u32)(word.hash == stop_words[k]) << k;
     if (found) atomicOr(&stop_found[doc], found);
     i64 w = before[first] + j;
     word_hash[w] = word.hash;
