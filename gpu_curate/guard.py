@@ -39,15 +39,16 @@ def refusal(e: BaseException) -> str:
 
 def read(reader: Any, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
     """`reader.read`; whatever it raises about the file is one reject more, and the file is cut there."""
-    row = split.first_row
+    last: Any = None
     try:
         for item in reader.read(split, skip) if skip else reader.read(split):
-            row = getattr(item, "row", None) or row  # of the last record before the error, or where the split begins
+            last = item
             yield item
         return
     except BaseException as e:
         reason = refusal(e)
-    yield Reject(row, None, f"unreadable: {reason}", cut=True)
+    row = getattr(last, "row", None)  # of the last record before the error, or where the split begins
+    yield Reject(split.first_row if row is None else row, None, f"unreadable: {reason}", cut=True)
 
 
 def splits(reader: Any, path: str, size: int, max_bytes: int) -> list[Split]:

@@ -7,7 +7,7 @@ import os
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -394,7 +394,10 @@ class Counts:
             self.evidence.setdefault(path, Counter())[evidence] += 1
 
     def _of(self, path: str) -> list[Any]:
-        return self.files.setdefault(path, [0, 0, 0, None])
+        counts = self.files.get(path)
+        if counts is None:
+            counts = self.files[path] = [0, 0, 0, None]
+        return counts
 
     def reject(self, reject: Reject, path: str) -> None:
         add_kinds(self.kinds, {kind_of(reject.reason): 1})
@@ -459,9 +462,13 @@ class PartitionWriter:
     """
 
     def __init__(self, context: Context, box: str, part: str, source: SourceBase, by_reference: bool = False):
+        from gpu_curate.sources.parquet import scalar_text
         from gpu_curate.text.normalize import normalizer
 
         config = context.config
+        self._scalar_text = scalar_text
+        self._names = source.kept
+        self._not_own = {*SCHEMA.names, *source.kept.values()}  # columns of a record that keep their name nowhere
         self._box, self._part, self._source = context.box(box), part, source
         self._rejects_box = context.box("rejects") if context.has("rejects") else None
         self._limit, self._strict = config.run.partition_bytes, config.run.strict
@@ -531,7 +538,7 @@ class PartitionWriter:
             except BaseException as e:
                 item = Reject(item.row, None, f"normalize: {guard.refusal(e)}", guard.head(item.text))
         if self._pii is None or not (self._waiting or isinstance(item, Record)):
-            self._settle(_Waiting(place, piece, item, text))
+            self._settle(place, piece, item, text)
             return
         self._waiting.append(_Waiting(place, piece, item, text))
         self._waiting_bytes += len(text)
@@ -548,11 +555,11 @@ class PartitionWriter:
             found = texts.get(number)
             if isinstance(found, str):
                 reject = Reject(entry.item.row, None, f"pii: {found}", guard.head(entry.text))  # type: ignore[union-attr]
-                self._settle(entry._replace(item=reject))
+                self._settle(entry.place, entry.piece, reject, b"")
             elif found is not None:
-                self._settle(entry._replace(text=found[0]), found[1], entry.text)
+                self._settle(entry.place, entry.piece, entry.item, found[0], found[1], entry.text)
             else:
-                self._settle(entry)
+                self._settle(*entry)
             if self.moved:
                 return
 
@@ -567,67 +574,73 @@ class PartitionWriter:
             return [reason]
         return [one for text in texts for one in self._scrubbed([text])]
 
-    def _settle(self, entry: _Waiting, spans: Sequence[Any] = (), original: bytes = b"") -> None:
+    def _settle(
+        self,
+        place: Place,
+        piece: Piece,
+        item: Record | Reject | Skip,
+        text: bytes,
+        spans: Sequence[Any] = (),
+        original: bytes = b"",
+    ) -> None:
         """Count an item, and put a record into the partition."""
-        place, piece, item, text = entry
         if isinstance(item, Reject):
             self._reject(item, piece)
-        elif isinstance(item, Skip):
-            self._counts.skip(item, piece.split.path, self._source.name)
-        else:
-            try:
-                row = self._row(item, piece, text)
-                markup = None if item.markup is None else (item.markup, text.decode("utf-8"))
-            except BaseException as e:
-                self._reject(Reject(item.row, None, guard.refusal(e), guard.head(text)), piece)
+            return
+        path = piece.split.path
+        if isinstance(item, Skip):
+            self._counts.skip(item, path, self._source.name)
+            return
+        try:
+            if len(text) > MAX_TEXT_BYTES:
+                raise InputError(f"a text of {len(text)} bytes: at most {MAX_TEXT_BYTES} fit")
+            number = doc_id(piece.file_number, item.row)
+            group, columns = self._values(item.columns) if item.columns else (None, {})
+            markup = None if item.markup is None else (item.markup, text.decode("utf-8"))
+        except BaseException as e:
+            self._reject(Reject(item.row, None, guard.refusal(e), guard.head(text)), piece)
+            return
+        if self._bytes + len(text) > self._limit and self._rows["doc_id"]:
+            self._flush(place)
+            if self.moved:  # this one is there, too
                 return
-            if self._rows["doc_id"] and self._bytes + len(text) > self._limit:
-                self._flush(place)
-                if self.moved:  # this one is there, too
-                    return
-            self._append(row, text, piece, markup, item.charset_evidence)
-            self._counts.personal(spans, original)
-
-    def _row(self, record: Record, piece: Piece, text: bytes) -> dict[str, Any]:
-        """The values of a document but for its text; `columns`: those of its source."""
-        from gpu_curate.sources.parquet import scalar_text
-
-        if len(text) > MAX_TEXT_BYTES:
-            raise InputError(f"a text of {len(text)} bytes: at most {MAX_TEXT_BYTES} fit")
-        source, columns = self._source, record.columns
-        kept = {name: columns.get(column) for name, column in source.kept.items()}
-        given = {n: v for n, v in columns.items() if n not in SCHEMA.names and n not in source.kept.values()}
-        return {
-            "doc_id": doc_id(piece.file_number, record.row),
-            "source": source.name,
-            "path": piece.split.path,
-            "row": record.row,
-            "group": scalar_text(columns.get(source.group_column)) if source.group_column else None,
-            "columns": {name: scalar_text(value) for name, value in (given | kept).items()},
-        }
-
-    def _append(
-        self, row: dict[str, Any], text: bytes, piece: Piece, markup: tuple[str, str] | None, evidence: str | None
-    ) -> None:
-        if markup is not None:
-            self._counts.markup.update(markup_chars=len(markup[0]), text_chars=len(markup[1]))
-            if not self._written and self._sampled_chars < MARKUP_SAMPLE_CHARS:
-                self._markup_sample.append(markup)
-                self._sampled_chars += len(markup[0])
-        rows, columns = self._rows, row["columns"]
+        rows = self._rows
+        rows["doc_id"].append(number)
         if self._origin is None:
             rows["text"].append(text)
         else:
             self._origin.add(text, piece.split)
-        for name in ("doc_id", "source", "path", "row", "group"):
-            rows[name].append(row[name])
-        for name in columns:
-            if name not in self._kept:
-                self._kept[name] = [None] * (len(rows["doc_id"]) - 1)
+        rows["source"].append(self._source.name)
+        rows["path"].append(path)
+        rows["row"].append(item.row)
+        rows["group"].append(group)
+        if columns.keys() != self._kept.keys():
+            for name in columns:
+                if name not in self._kept:
+                    self._kept[name] = [None] * (len(rows["doc_id"]) - 1)
         for name, values in self._kept.items():
             values.append(columns.get(name))
         self._bytes += len(text)
-        self._counts.document(piece.split.path, evidence)
+        if markup is not None:
+            self._sample(*markup)
+        self._counts.document(path, item.charset_evidence)
+        if spans:
+            self._counts.personal(spans, original)
+
+    def _values(self, columns: Mapping[str, Any]) -> tuple[str | None, dict[str, str | None]]:
+        """Group and kept columns of a document, as text."""
+        kept = {name: self._scalar_text(columns.get(column)) for name, column in self._names.items()}
+        for name, value in columns.items():
+            if name not in self._not_own and name not in kept:
+                kept[name] = self._scalar_text(value)
+        group = self._source.group_column
+        return self._scalar_text(columns.get(group)) if group else None, kept
+
+    def _sample(self, markup: str, text: str) -> None:
+        self._counts.markup.update(markup_chars=len(markup), text_chars=len(text))
+        if not self._written and self._sampled_chars < MARKUP_SAMPLE_CHARS:
+            self._markup_sample.append((markup, text))
+            self._sampled_chars += len(markup)
 
     def _reject(self, reject: Reject, piece: Piece) -> None:
         path = piece.split.path
