@@ -184,8 +184,8 @@ def test_what_is_passed_over_is_not_parsed(tmp_path, texts, monkeypatch):
     parsed = []
     record = JsonlReader._record
     monkeypatch.setattr(JsonlReader, "_record", lambda *a: parsed.append(a[1]) or record(*a))
-    assert list(reader.read(split, 500)) == items[500:]
-    assert len(parsed) == len(items) - 500
+    assert list(reader.read(split, 300)) == items[300:]
+    assert len(parsed) == len(items) - 300
     source = write(tmp_path / "w", "wikipedia", texts)
     wiki = WikipediaReader(config.WikipediaSource(**source))
     path = tmp_path / "w/wiki.xml.bz2"
@@ -194,8 +194,8 @@ def test_what_is_passed_over_is_not_parsed(tmp_path, texts, monkeypatch):
     pages = []
     page_ = WikipediaReader._page
     monkeypatch.setattr(WikipediaReader, "_page", lambda *a: pages.append(a[1]) or page_(*a))
-    assert list(wiki.read(split, 400)) == items[400:]
-    assert sum(isinstance(i, Record) for i in items[400:]) <= len(pages) <= len(items) - 400
+    assert list(wiki.read(split, 250)) == items[250:]
+    assert sum(isinstance(i, Record) for i in items[250:]) <= len(pages) <= len(items) - 250
 
 
 @pytest.mark.parametrize("skip", [0, 1, 5, 6, 7, 8, 9, 199, 250, 10_000])
