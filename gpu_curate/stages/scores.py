@@ -30,6 +30,7 @@ class Scores(Stage):
         "stages.scores",
         "stages.rejects",
         "guard",
+        "lfs",
         "ops.text_stats",
         "ops.simd",
         "ops.mix",
