@@ -360,10 +360,11 @@ def test_what_a_kill_while_tidying_up_leaves_is_tidied(tmp_path, reference):
 
 
 def test_a_first_try_that_read_nothing_does_not_lock_the_folder(tmp_path, tokenizer):
-    path = jsonl(tmp_path / "a.jsonl", ["first about ferries", "second about lamps"])
-    typo = {"name": "s", "type": "jsonl", "path": str(path), "text_column": "txet"}
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": 1, "text": "first about ferries"}\n{"id": 2, "text": "second about lamps"}\n')
+    wrong = {"name": "s", "type": "jsonl", "path": str(path), "text_column": "id"}
     with pytest.raises(FatalError, match="no document was kept"):
-        pipeline.execute(one_source(path, tokenizer, sources=[typo]), tmp_path / "r")
+        pipeline.execute(one_source(path, tokenizer, sources=[wrong]), tmp_path / "r")
     pipeline.execute(one_source(path, tokenizer), tmp_path / "r")
     assert report(tmp_path / "r")["documents"]["kept"] == 2
 
