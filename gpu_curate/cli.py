@@ -68,7 +68,7 @@ Set = Annotated[
 
 
 def _recipes() -> list[str]:
-    from gpu_curate.recipes import names
+    from gpu_curate.tools.recipes import names
 
     return names()
 
@@ -132,7 +132,7 @@ def run(
 
     with make_progress(quiet, _STARTED, to_stderr=as_json) as progress:
         progress.note(f"gpu_curate {__version__}: {config}")  # at once: what follows takes its time to load
-        from gpu_curate.pipeline import execute
+        from gpu_curate.runs.pipeline import execute
 
         recipe, folder = _load(config, out, workers, backend, set_)
 
@@ -222,7 +222,7 @@ def plan(
 ) -> None:
     """Say what a run would do: inputs, partitions, peak memory, disk, what would be reused. Writes nothing."""
     from gpu_curate.console import print_plan
-    from gpu_curate.planning import make_plan
+    from gpu_curate.runs.planning import make_plan
 
     facts = make_plan(*_load(config, out, workers, backend, set_), fresh=fresh)
     _print(facts, as_json, print_plan)
@@ -232,7 +232,7 @@ def plan(
 def status(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")], as_json: AsJson = False) -> None:
     """Say how far a run is."""
     from gpu_curate.console import print_status
-    from gpu_curate.pipeline import run_state
+    from gpu_curate.runs.pipeline import run_state
 
     _print(run_state(run), as_json, print_status)
 
@@ -245,8 +245,8 @@ def clean(
     as_json: AsJson = False,
 ) -> None:
     """List what the latest shards of a run do not need, or remove it."""
-    from gpu_curate.cleaning import clean as clean_run
     from gpu_curate.console import print_clean
+    from gpu_curate.runs.cleaning import clean as clean_run
 
     def waiting(pid: str) -> None:
         print(f"process {pid} is working in {run}; waiting for it to end", file=sys.stderr)
@@ -270,8 +270,8 @@ def _shards_folder(folder: Path) -> Path:
 def info(folder: ShardsFolder, as_json: AsJson = False) -> None:
     """Tokens, documents, files, tokenizer and split of a folder of shards."""
     from gpu_curate.console import print_shards
-    from gpu_curate.run_directory import RUN_FILE, shard_sets
     from gpu_curate.shards_check import info as shards_info
+    from gpu_curate.store.run_directory import RUN_FILE, shard_sets
 
     place = _shards_folder(folder)
     facts = shards_info(place)
@@ -362,8 +362,8 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write the curated text, or what was dropped with its reasons, as Parquet or JSON Lines. Goes on where it stopped."""
-    from gpu_curate.export import export as write
-    from gpu_curate.finished import open_run
+    from gpu_curate.runs.finished import open_run
+    from gpu_curate.tools.export import export as write
 
     reasons, sources = list(reason or []), list(source or [])
     place = out or Path(f"{run}-export") / _export_name(what, reasons, split, sources, format)
@@ -396,8 +396,8 @@ def samples(
 ) -> None:
     """Show documents that were dropped for a reason, with what tripped the rule pointed out. Always the same ones."""
     from gpu_curate.console import print_samples
-    from gpu_curate.finished import open_run
-    from gpu_curate.samples import samples as find
+    from gpu_curate.runs.finished import open_run
+    from gpu_curate.tools.samples import samples as find
 
     found = find(open_run(run, shards), reason, n)
     if as_json:
@@ -409,7 +409,7 @@ def samples(
 @config_app.command(epilog="Example:  gpu-curate config schema > recipe.schema.json")
 def schema() -> None:
     """Print the JSON Schema of recipes, for editors and other programs."""
-    from gpu_curate.reference import json_schema
+    from gpu_curate.tools.config_reference import json_schema
 
     print(json.dumps(json_schema(), indent=1, ensure_ascii=False))
 
@@ -417,7 +417,7 @@ def schema() -> None:
 @config_app.command(name="reference", epilog="Example:  gpu-curate config reference | less")
 def config_reference() -> None:
     """Print every key of a recipe with its type, default and meaning, as Markdown."""
-    from gpu_curate.reference import markdown
+    from gpu_curate.tools.config_reference import markdown
 
     print(markdown())
 
@@ -439,8 +439,8 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the recipe that is there.")] = False,
 ) -> None:
     """Look at your files and write a recipe for them, or copy one that comes with the package. Default: this folder."""
-    from gpu_curate import recipes
     from gpu_curate.console import print_init
+    from gpu_curate.tools import recipes
 
     if recipe is not None and paths:
         raise ConfigError(
@@ -490,7 +490,7 @@ def doctor(
 ) -> None:
     """Say what is installed, missing or broken here, and test every op. Exit status 1 if something is broken."""
     from gpu_curate.console import print_doctor
-    from gpu_curate.doctor import diagnose
+    from gpu_curate.tools.doctor import diagnose
 
     facts = diagnose(gpu, tell=lambda text: print(text, file=sys.stderr, flush=True))
     _print(facts, as_json, print_doctor)
@@ -509,8 +509,8 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run the CPU and the GPU path on a sample: equal arrays, speeds, price ratio. Exit status 1 if an array differs."""
-    from gpu_curate.compare import compare as run_both
     from gpu_curate.console import print_compare
+    from gpu_curate.tools.compare import compare as run_both
 
     recipe, _ = _load(config, None, workers, backend, set_)
     folder = out or Path("runs") / f"{config.stem}-compare"

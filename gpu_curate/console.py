@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from gpu_curate.progress import RUN_LOG, Lines, Step, clock, human_bytes
+from gpu_curate.runs.progress import RUN_LOG, Lines, Step, clock, human_bytes
 
 if TYPE_CHECKING:
-    from gpu_curate.pipeline import Outcome
+    from gpu_curate.runs.pipeline import Outcome
 
 _NAME_CHARS = 20  # of the longest name of a box
 
@@ -212,7 +212,7 @@ def print_summary(run: Path, outcome: Outcome, quiet: bool = False, seconds: flo
         seconds: what the run's clock says.
     """
     from gpu_curate.report.intake import reject_line, sample_line
-    from gpu_curate.storage import read_json
+    from gpu_curate.store.files import read_json
 
     facts = read_json(run / outcome.report / "report.json")
     if not quiet:

@@ -127,7 +127,7 @@ class TextColumn:
                 f"texts: expected a column or a list of texts, got one {type(texts).__name__}", "put it in a list"
             )
         if hasattr(texts, "to_pylibcudf"):
-            from gpu_curate.cudf_columns import text_column
+            from gpu_curate.device.cudf_columns import text_column
 
             return text_column(texts.fillna("") if texts.null_count else texts)
         try:

@@ -35,7 +35,7 @@ import numpy as np
 
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.formats import FORMATS, open_shard
-from gpu_curate.run_directory import RUN_FILE, latest_shards, read_run_file, resolved
+from gpu_curate.store.run_directory import RUN_FILE, latest_shards, read_run_file, resolved
 
 if TYPE_CHECKING:
     from gpu_curate.rows import Rows

@@ -334,7 +334,7 @@ def load(section: Tokenizer, proof: Path | None = None) -> Encoder:
     if proof is None:
         return _choose(section.path, data, pattern, section.eot, section.library)
     key = _proof_key(section, data, pattern)
-    from gpu_curate.storage import read_json, write_json
+    from gpu_curate.store.files import read_json, write_json
 
     with contextlib.suppress(FileNotFoundError, CorruptError, KeyError, TypeError):
         known = read_json(proof)
@@ -348,7 +348,7 @@ def load(section: Tokenizer, proof: Path | None = None) -> Encoder:
 
 def _proof_key(section: Tokenizer, data: bytes, pattern: str | None) -> str:
     """What the choice of a library depends on: tokenizer, section, the libraries that are there, and this module."""
-    from gpu_curate.fingerprint import code_digest, digest
+    from gpu_curate.store.fingerprint import code_digest, digest
 
     tokenizer = [hashlib.sha256(data).hexdigest(), pattern, section.eot, section.library]
     return digest([tokenizer, {name: _version(name) for name in LIBRARIES}, code_digest(("tokenizer",))])

@@ -15,7 +15,8 @@ import yaml
 from corpora import recipe, write_corpus
 from typer.testing import CliRunner
 
-from gpu_curate import cli, config, reference
+from gpu_curate import cli, config
+from gpu_curate.tools import config_reference as reference
 
 ROOT = Path(__file__).parents[1]
 
@@ -283,7 +284,9 @@ def test_the_stage_of_the_readme_runs_as_written(tmp_path, monkeypatch, finished
 
     import pyarrow.parquet as pq
 
-    from gpu_curate import fingerprint, pipeline, stages
+    from gpu_curate import stages
+    from gpu_curate.runs import pipeline
+    from gpu_curate.store import fingerprint
 
     readme = (ROOT / "README.md").read_text()
     block = readme.split("<!-- stage example -->")[1].split("<!-- end of stage example -->")[0]

@@ -17,10 +17,12 @@ from cudasim.device import StrictModule, emulated
 from cudasim.module import EmulatedModule, available
 from typer.testing import CliRunner
 
-from gpu_curate import backend, cli, compare, config
-from gpu_curate.engine import LocalEngine
+from gpu_curate import cli, config
+from gpu_curate.device import backend
+from gpu_curate.device.runtime import Device, source, to_device
 from gpu_curate.errors import ConfigError, FatalError
-from gpu_curate.gpu_runtime import Device, source, to_device
+from gpu_curate.runs.engines import LocalEngine
+from gpu_curate.tools import compare
 
 emulator = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 

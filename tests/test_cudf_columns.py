@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpu_curate import cudf_columns
-from gpu_curate.cudf_columns import host_column, text_column
+from gpu_curate.device import cudf_columns
+from gpu_curate.device.cudf_columns import host_column, text_column
+from gpu_curate.device.runtime import Device
 from gpu_curate.errors import DeviceError, InputError
-from gpu_curate.gpu_runtime import Device
 
 HOST = Device(np, None, None, (MemoryError,), lambda: None)
 

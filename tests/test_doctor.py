@@ -24,11 +24,13 @@ from packaging.utils import canonicalize_name
 from places import ROOT
 from typer.testing import CliRunner
 
-from gpu_curate import backend, cli, doctor
+from gpu_curate import cli
+from gpu_curate.device import backend
+from gpu_curate.device.runtime import source
 from gpu_curate.errors import ConfigError
-from gpu_curate.gpu_runtime import source
 from gpu_curate.ops.catalogue import OPS
 from gpu_curate.ops.text_stats import NAMES
+from gpu_curate.tools import doctor
 
 emulator = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 

@@ -113,6 +113,6 @@ def test_a_series_of_cudf_stays_on_the_device(monkeypatch):
             raise AssertionError("text_column does that")
 
     taken = []
-    monkeypatch.setattr("gpu_curate.cudf_columns.text_column", lambda s: taken.append(s.null_count) or "column")
+    monkeypatch.setattr("gpu_curate.device.cudf_columns.text_column", lambda s: taken.append(s.null_count) or "column")
     assert TextColumn.of(Series(0)) == TextColumn.of(Series(3)) == "column"
     assert taken == [0, 0]

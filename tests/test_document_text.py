@@ -26,15 +26,17 @@ from hypothesis import strategies as st
 from test_cudf_columns import strings
 
 from gpu_curate import config as configs
-from gpu_curate import cudf_columns, document_text, pipeline
-from gpu_curate.document_text import device_text, host_text, read_origin, without_effect
+from gpu_curate.device import cudf_columns
 from gpu_curate.errors import FatalError
-from gpu_curate.planning import make_plan
 from gpu_curate.report.samples import Library
+from gpu_curate.runs import pipeline
+from gpu_curate.runs.planning import make_plan
 from gpu_curate.sources import Split
 from gpu_curate.stages import Context
+from gpu_curate.stages import partition_text as document_text
 from gpu_curate.stages.documents import Documents
-from gpu_curate.storage import read_json
+from gpu_curate.stages.partition_text import device_text, host_text, read_origin, without_effect
+from gpu_curate.store.files import read_json
 
 needs_compiler = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 BOTH = ["parquet", "jsonl"]

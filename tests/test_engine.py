@@ -16,9 +16,10 @@ import yaml
 from corpora import recipe, write_inputs
 from places import ROOT
 
-from gpu_curate import config, pipeline
-from gpu_curate.engine import LocalEngine, make_engine
+from gpu_curate import config
 from gpu_curate.errors import ConfigError
+from gpu_curate.runs import pipeline
+from gpu_curate.runs.engines import LocalEngine, make_engine
 
 
 @pytest.mark.parametrize("kill", [True, False])

@@ -12,11 +12,13 @@ import pytest
 from corpora import recipe, write_inputs
 from typer.testing import CliRunner
 
-from gpu_curate import cli, config, export, finished, pipeline, samples
-from gpu_curate.document_text import host_text
+from gpu_curate import cli, config
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.report.marks import marks
+from gpu_curate.runs import finished, pipeline
 from gpu_curate.stages.decisions import BITS, ORDER
+from gpu_curate.stages.partition_text import host_text
+from gpu_curate.tools import export, samples
 
 
 @pytest.fixture(scope="module", params=["copied", "by reference"])

@@ -9,8 +9,10 @@ import pytest
 from corpora import recipe
 from places import ROOT
 
-from gpu_curate import config, fingerprint, pipeline
+from gpu_curate import config
+from gpu_curate.runs import pipeline
 from gpu_curate.stages import all_stages
+from gpu_curate.store import fingerprint
 from gpu_curate.tokenizer import train
 
 

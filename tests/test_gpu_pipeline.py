@@ -15,7 +15,7 @@ from corpora import recipe, write_inputs
 from cudasim.device import DeviceArray, download, emulated, install, upload
 from cudasim.module import available
 
-from gpu_curate import config, pipeline
+from gpu_curate import config
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import DeviceError
 from gpu_curate.ops.bands import BandSpec, band_hashes
@@ -25,7 +25,8 @@ from gpu_curate.ops.minhash import MinHashSpec, jaccard, jaccard_exact, shingles
 from gpu_curate.ops.ngrams import NgramIndex, coverage, probe
 from gpu_curate.ops.text_stats import text_stats
 from gpu_curate.ops.words import word_hashes
-from gpu_curate.storage import read_json
+from gpu_curate.runs import pipeline
+from gpu_curate.store.files import read_json
 
 pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 COLUMN = TextColumn.from_texts([b"one two three four five six", b"", b"one two three four five SIX", b"a b"] * 3)
@@ -139,13 +140,13 @@ def test_a_device_that_cannot_be_used_stops_the_run_with_its_remedy(inputs, tmp_
     def spilling(path: Path) -> object:
         raise DeviceError("cuDF's spilling is on", "switch it off: cudf.set_option('spill', False)")
 
-    monkeypatch.setattr("gpu_curate.document_text.device_text", spilling)
+    monkeypatch.setattr("gpu_curate.stages.partition_text.device_text", spilling)
     with pytest.raises(DeviceError, match=r"spilling is on\nhint: switch it off"):
         execute(inputs, tmp_path / "r", "gpu")
 
 
 def test_the_pipeline_hands_its_devices_to_curator_and_keeps_the_environment(inputs, tmp_path, monkeypatch):
-    from gpu_curate import backend
+    from gpu_curate.device import backend
     from gpu_curate.ops.components import curator
 
     install(monkeypatch)

@@ -12,7 +12,7 @@ from cudasim.columns import text
 from cudasim.device import DeviceArray, download, emulated, run, upload
 from cudasim.module import available
 
-from gpu_curate import gpu_runtime
+from gpu_curate.device import runtime as gpu_runtime
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import DeviceError, InputError
 from gpu_curate.ops.content_hash import gpu as content_hash_gpu

@@ -15,8 +15,11 @@ import pytest
 from places import ROOT
 from typer.testing import CliRunner
 
-from gpu_curate import cli, config, pipeline, recipes, reference
+from gpu_curate import cli, config
 from gpu_curate.errors import ConfigError
+from gpu_curate.runs import pipeline
+from gpu_curate.tools import config_reference as reference
+from gpu_curate.tools import recipes
 
 LONG = "A sentence that is long enough to be the text of a document, with some more words. " * 8
 

@@ -42,7 +42,7 @@ import os
 from pathlib import Path
 
 from gpu_curate import jit
-from gpu_curate.engine import LocalEngine
+from gpu_curate.runs.engines import LocalEngine
 
 
 def call(x):

@@ -15,8 +15,8 @@ from cudasim.module import EmulatedModule, KernelFault, available
 from kernel_variants import VARIANTS
 
 import gpu_curate.ops
+from gpu_curate.device.runtime import Device, source
 from gpu_curate.document import TextColumn
-from gpu_curate.gpu_runtime import Device, source
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.bands import cpu as bands_cpu
 from gpu_curate.ops.bands import gpu as bands_gpu

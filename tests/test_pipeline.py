@@ -20,9 +20,10 @@ import pytest
 import yaml
 from corpora import recipe, write_corpus
 
-from gpu_curate import config, loader, pipeline, shards_check
+from gpu_curate import config, loader, shards_check
 from gpu_curate.errors import ConfigError, FatalError, UnreachableError
-from gpu_curate.storage import read_json
+from gpu_curate.runs import pipeline
+from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import load, train
 
 ROOT = Path(__file__).parents[1]

@@ -18,9 +18,10 @@ from corpora import recipe, write_inputs
 from rich.console import Console
 from typer.testing import CliRunner
 
-from gpu_curate import cli, config, console, pipeline, progress
+from gpu_curate import cli, config, console
 from gpu_curate.errors import ConfigError, FatalError
-from gpu_curate.storage import run_lock
+from gpu_curate.runs import pipeline, progress
+from gpu_curate.store.lock import run_lock
 
 ROOT = Path(__file__).parents[1]
 

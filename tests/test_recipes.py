@@ -13,9 +13,10 @@ import pytest
 from languages import TEXTS
 from places import ROOT
 
-from gpu_curate import config, pipeline, shards_check
-from gpu_curate.planning import make_plan
-from gpu_curate.storage import read_json
+from gpu_curate import config, shards_check
+from gpu_curate.runs import pipeline
+from gpu_curate.runs.planning import make_plan
+from gpu_curate.store.files import read_json
 
 
 def execute(name, out, *overrides):

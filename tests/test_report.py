@@ -20,7 +20,7 @@ from corpora import document, edited, recipe, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_curate import config, pipeline
+from gpu_curate import config
 from gpu_curate.console import _funnel
 from gpu_curate.quality import FAMILIES
 from gpu_curate.report import charts, markup, samples
@@ -30,8 +30,9 @@ from gpu_curate.report.funnel import folded
 from gpu_curate.report.page import page
 from gpu_curate.report.reasons import GROUPS, REASONS, group, ordered
 from gpu_curate.report.rules import card, looks_like_code
+from gpu_curate.runs import pipeline
 from gpu_curate.stages.decisions import BITS
-from gpu_curate.storage import read_json
+from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
 
 HOSTILE = (

@@ -16,13 +16,15 @@ import pytest
 from corpora import document
 from places import ROOT
 
-from gpu_curate import cleaning, config, pipeline, run_directory
-from gpu_curate.cleaning import clean
+from gpu_curate import config
 from gpu_curate.errors import ConfigError, FatalError, NothingKeptError
 from gpu_curate.loader import ShardLoader, shards_folder
-from gpu_curate.planning import make_plan
+from gpu_curate.runs import cleaning, pipeline
+from gpu_curate.runs.cleaning import clean
+from gpu_curate.runs.planning import make_plan
 from gpu_curate.shards_check import verify
-from gpu_curate.storage import read_json
+from gpu_curate.store import run_directory
+from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
 
 
@@ -491,7 +493,7 @@ def test_clean_killed_leaves_no_half_of_a_box_and_is_finished_by_the_next(tmp_pa
 def test_clean_waits_for_the_process_that_works_in_the_run(tmp_path, recipe):
     import threading
 
-    from gpu_curate.storage import run_lock
+    from gpu_curate.store.lock import run_lock
 
     run = tmp_path / "r"
     three_sets(run, recipe)

@@ -12,7 +12,8 @@ import pytest
 from corpora import recipe, write_inputs
 from places import ROOT
 
-from gpu_curate import config, pipeline
+from gpu_curate import config
+from gpu_curate.runs import pipeline
 
 PAGE = ROOT / "docs" / "notes" / "schemas.md"
 

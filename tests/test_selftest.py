@@ -7,10 +7,11 @@ import pytest
 from cudasim.device import emulated
 from cudasim.module import available
 
-from gpu_curate import backend, selftest
+from gpu_curate.device import backend
 from gpu_curate.errors import DeviceError
 from gpu_curate.ops.catalogue import OPS, first_difference
 from gpu_curate.ops.content_hash import gpu
+from gpu_curate.tools import selftest
 
 
 @pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")

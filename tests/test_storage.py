@@ -10,9 +10,11 @@ import sys
 import pyarrow as pa
 import pytest
 
-from gpu_curate import storage
 from gpu_curate.errors import ConfigError, CorruptError, FatalError
-from gpu_curate.storage import Box, publish, run_lock, write_table
+from gpu_curate.store import files as storage
+from gpu_curate.store.artifact import Box
+from gpu_curate.store.files import publish, write_table
+from gpu_curate.store.lock import run_lock
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path):
@@ -103,7 +105,7 @@ def test_temporaries_of_a_killed_process_are_removed(tmp_path):
 
 def test_the_lock_of_a_dead_process_is_free_and_a_living_one_is_waited_for(tmp_path):
     code = (
-        "import sys, time; sys.path.insert(0, sys.argv[2]); from pathlib import Path; from gpu_curate.storage import run_lock\n"
+        "import sys, time; sys.path.insert(0, sys.argv[2]); from pathlib import Path; from gpu_curate.store.files import run_lock\n"
         "with run_lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(float(sys.argv[3]))"
     )
     root = str(storage.Path(storage.__file__).parents[1])

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from gpu_curate.device.runtime import Device, to_device
 from gpu_curate.document import TextColumn, is_cupy
-from gpu_curate.gpu_runtime import Device, to_device
 from gpu_curate.ops import twin as twin_of
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.minhash import MinHashSpec

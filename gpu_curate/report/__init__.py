@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpu_curate.pipeline import Outcome
+    from gpu_curate.runs.pipeline import Outcome
 
 
 def write_report(outcome: Outcome) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def write_report(outcome: Outcome) -> dict[str, Any]:
     """
     from gpu_curate.report.accounts import accounts
     from gpu_curate.report.page import page
-    from gpu_curate.storage import publish, write_json
+    from gpu_curate.store.files import publish, write_json
 
     folder = outcome.context.run / outcome.report
     facts = accounts(outcome)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_curate import __version__
 from gpu_curate.errors import FatalError
-from gpu_curate.fingerprint import versions
 from gpu_curate.report.intake import failures, intake, problems
 from gpu_curate.report.intake import warnings as intake_warnings
 from gpu_curate.report.reasons import ordered
@@ -17,12 +16,13 @@ from gpu_curate.stages import Context
 from gpu_curate.stages.documents import PASSED_OVER
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.tokens import MUCH_UNKNOWN, unknown_share
-from gpu_curate.storage import read_json
+from gpu_curate.store.files import read_json
+from gpu_curate.store.fingerprint import versions
 from gpu_curate.text.normalize import well_formed
 
 if TYPE_CHECKING:
     from gpu_curate.config import Config
-    from gpu_curate.pipeline import Outcome
+    from gpu_curate.runs.pipeline import Outcome
 
 PLANTED_FOUND = "a planted copy of an item is found"
 LIBRARIES = ("numpy", "numba", "pyarrow", "tokenizers", "gigatoken", "xxhash", "scipy")

@@ -10,7 +10,7 @@ from gpu_curate.report.markup import Html, count, table, tag
 from gpu_curate.stages import Context
 from gpu_curate.stages.documents import FILES
 from gpu_curate.stages.rejects import add_kinds, place_of
-from gpu_curate.storage import read_json
+from gpu_curate.store.files import read_json
 
 _MAX_SOURCES = 100
 

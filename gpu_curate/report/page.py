@@ -38,7 +38,7 @@ from gpu_curate.report.shards import shards
 from gpu_curate.report.steps import steps
 from gpu_curate.report.text import text
 from gpu_curate.stages import Context
-from gpu_curate.storage import read_json
+from gpu_curate.store.files import read_json
 
 _MAX_WARNINGS = 50
 _MAX_CONFIG_CHARS = 30_000

@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gpu_curate.document_text import host_text
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.ops.words import SINGLE, UNIT, fold_table, word_weight
 from gpu_curate.report.reasons import group, scored
 from gpu_curate.stages import Context
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
-from gpu_curate.storage import Box
+from gpu_curate.stages.partition_text import host_text
+from gpu_curate.store.artifact import Box
 
 MAX_PARTITIONS = 6
 PER_REASON = 3

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_curate.report.markup import Html, count, details, pairs, plural, section, size, table, tag
 from gpu_curate.stages import Context
-from gpu_curate.storage import read_json
+from gpu_curate.store.files import read_json
 
 _SHOWN = 8
 _MAX_FILES = 200

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gpu_curate.config import Config
-from gpu_curate.storage import Box
+from gpu_curate.store.artifact import Box
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def all_stages() -> list[Stage]:
     from gpu_curate.stages.decisions import Decisions
     from gpu_curate.stages.documents import Documents
     from gpu_curate.stages.duplicates import Duplicates
-    from gpu_curate.stages.references import References, ReferenceSignatures
+    from gpu_curate.stages.reference_sets import References, ReferenceSignatures
     from gpu_curate.stages.scores import Scores
     from gpu_curate.stages.shards import Shards
     from gpu_curate.stages.signatures import Signatures

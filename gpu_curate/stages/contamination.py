@@ -12,7 +12,8 @@ from gpu_curate.config import Config
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import CorruptError
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.storage import RECEIPTS, read_json, write_json, write_table
+from gpu_curate.store.artifact import RECEIPTS
+from gpu_curate.store.files import read_json, write_json, write_table
 
 _SELF_TEST = "self_test.json"  # beside the receipts of the box
 
@@ -53,7 +54,7 @@ class Contamination(Stage):
         return [r.model_dump(include={"name", *_RULE}) for r in benchmarks(config)]
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        from gpu_curate.backend import compute
+        from gpu_curate.device.backend import compute
 
         watch = Stopwatch()
         path = context.box(self.follows).verified(part, ".parquet")

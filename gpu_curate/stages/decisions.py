@@ -20,7 +20,7 @@ from gpu_curate.stages.contamination import benchmarks
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
 from gpu_curate.stages.rejects import REJECTED, add_kinds, first_reject, kind_of, late_rejects
 from gpu_curate.stages.tokens import lengths, unknown_tokens
-from gpu_curate.storage import write_table
+from gpu_curate.store.files import write_table
 
 # Reasons in the order they are tried; the number is the bit in `failing`. Quality rules keep bits 0..55.
 _FIRST_OTHER_BIT = 56

@@ -17,14 +17,14 @@ import pyarrow as pa
 from gpu_curate import guard
 from gpu_curate.config import Config, ParquetSource, SourceBase, WarcSource
 from gpu_curate.document import MAX_FILES, doc_id
-from gpu_curate.document_text import OriginWriter, by_reference, can_refer
 from gpu_curate.errors import MAX_ATTEMPTS, ConfigError, FatalError, InputError, RetryableError, UnreachableError
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split
 from gpu_curate.sources.files import find, refuse_stand_in
 from gpu_curate.sources.listing import File, Listing
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.partition_text import OriginWriter, by_reference, can_refer
 from gpu_curate.stages.rejects import add_kinds, first_reject, kind_of, place_of, write_reject
-from gpu_curate.storage import file_hash, publish, read_json, write_json, write_table
+from gpu_curate.store.files import file_hash, publish, read_json, write_json, write_table
 
 # what documents/ always has; `keep_columns` follow as strings
 SCHEMA = pa.schema(
@@ -201,7 +201,7 @@ class Documents(Stage):
         "stages.documents",
         "stages.rejects",
         "guard",
-        "document_text",
+        "stages.partition_text",
         "sources",
         "text.normalize",
         "text.pii",
@@ -243,7 +243,7 @@ class Documents(Stage):
 
     def inputs(self, config: Config) -> Any:
         """Identity of every input file, for the fingerprint at the root."""
-        from gpu_curate.fingerprint import content_identity
+        from gpu_curate.store.fingerprint import content_identity
 
         files = [
             [[f.relative, f.size, content_identity(f, s) if s.content_fingerprint else f.identity] for f in own]

@@ -17,15 +17,16 @@ import pyarrow.parquet as pq
 
 from gpu_curate.config import Config, Fuzzy
 from gpu_curate.document import MAX_FILES, ROW_BITS, TextColumn
-from gpu_curate.document_text import host_text
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops.components import Components, band_edges
 from gpu_curate.ops.components.leaders import distinct, lead_by_rows, lead_by_sets
 from gpu_curate.ops.minhash import jaccard, jaccard_exact, shingles
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.partition_text import host_text
 from gpu_curate.stages.signatures import band_column, minhash_spec
-from gpu_curate.storage import DISK_ERRORS, Box, disk_error, write_table
+from gpu_curate.store.artifact import Box
+from gpu_curate.store.files import DISK_ERRORS, disk_error, write_table
 
 FIRST_REFERENCE = MAX_FILES << ROW_BITS  # doc_ids from here up are items of reference sets
 JACCARD_SAMPLE = 10_000  # fuzzy duplicates whose Jaccard similarity to their survivor is measured for the report
@@ -306,7 +307,7 @@ def _connect_by_curator(context: Context, corpus: Corpus, valid: np.ndarray, com
 def _place(context: Context, array: np.ndarray) -> Any:
     if context.backend != "gpu":
         return array
-    from gpu_curate.backend import to_device
+    from gpu_curate.device.backend import to_device
 
     return to_device(array)
 
@@ -321,7 +322,7 @@ def _curator_wanted(context: Context) -> bool:
                 "set components: auto, or run with --backend gpu",
             )
         return False
-    from gpu_curate.backend import curator_available
+    from gpu_curate.device.backend import curator_available
 
     return curator_available(required=fuzzy.components == "curator")
 

@@ -18,7 +18,7 @@ from gpu_curate.errors import InputError
 from gpu_curate.guard import head
 from gpu_curate.sources import Reject
 from gpu_curate.stages import Context
-from gpu_curate.storage import publish
+from gpu_curate.store.files import publish
 
 REJECTED = "rejected"  # the reason that decisions/ gives a late reject
 _MAX_KINDS = 50  # reasons counted apart in a receipt

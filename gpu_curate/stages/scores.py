@@ -13,7 +13,7 @@ from gpu_curate.config import Config, GopherQuality
 from gpu_curate.guard import refusal
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.rejects import LateRejects
-from gpu_curate.storage import write_table
+from gpu_curate.store.files import write_table
 
 
 class Scores(Stage):
@@ -60,10 +60,10 @@ class Scores(Stage):
         }
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        from gpu_curate.backend import compute
-        from gpu_curate.document_text import host_text
+        from gpu_curate.device.backend import compute
         from gpu_curate.ops.text_stats import text_stats
         from gpu_curate.quality import scores
+        from gpu_curate.stages.partition_text import host_text
 
         watch = Stopwatch()
         config = context.config

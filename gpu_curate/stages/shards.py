@@ -29,7 +29,6 @@ import pyarrow.parquet as pq
 from gpu_curate.config import Config, public
 from gpu_curate.document import ROW_BITS
 from gpu_curate.errors import FatalError, NothingKeptError
-from gpu_curate.fingerprint import versions
 from gpu_curate.formats import FORMATS
 from gpu_curate.jit import njit
 from gpu_curate.ops.mix import fmix64
@@ -37,7 +36,8 @@ from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.documents import FILES
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.tokens import check_unknown, lengths, open_encoder
-from gpu_curate.storage import publish, read_json, write_json
+from gpu_curate.store.files import publish, read_json, write_json
+from gpu_curate.store.fingerprint import versions
 
 SPLITS = {"train": "train", "validation": "val"}  # split → file name prefix
 _ORDER = ".order"

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from gpu_curate.config import Config, Fuzzy
 from gpu_curate.document import TextColumn
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.storage import write_table
+from gpu_curate.store.files import write_table
 
 
 def band_column(b: int) -> str:
@@ -54,7 +54,7 @@ class Signatures(Stage):
         return ("xxhash",)
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        from gpu_curate.backend import compute
+        from gpu_curate.device.backend import compute
         from gpu_curate.ops.bands import band_hashes
 
         watch = Stopwatch()

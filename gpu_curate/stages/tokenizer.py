@@ -9,10 +9,10 @@ import numpy as np
 
 from gpu_curate import guard
 from gpu_curate.config import Config, Tokenizer
-from gpu_curate.document_text import host_text
 from gpu_curate.errors import ConfigError, NothingKeptError
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.storage import publish
+from gpu_curate.stages.partition_text import host_text
+from gpu_curate.store.files import publish
 
 
 class TrainedTokenizer(Stage):

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpu_curate.config import Config
-from gpu_curate.document_text import host_text
 from gpu_curate.errors import FatalError
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.partition_text import host_text
 from gpu_curate.stages.rejects import LateRejects
-from gpu_curate.storage import RECEIPTS, publish, write_json
+from gpu_curate.store.artifact import RECEIPTS
+from gpu_curate.store.files import publish, write_json
 from gpu_curate.tokenizer import Encoder
 
 TOKENIZER, ENCODER = "tokenizer.json", "encoder.json"  # in tokens/: the tokenizer, and who runs it

@@ -1,4 +1,4 @@
-"""A gpu_curate.gpu_runtime.Device that is NumPy and the emulator: the GPU twins' launch code runs on it unchanged.
+"""A gpu_curate.device.runtime.Device that is NumPy and the emulator: the GPU twins' launch code runs on it unchanged.
 
 It is as strict as CuPy: device arrays (DeviceArray) and host arrays do not mix, NumPy's functions do not take device
 arrays, and only functions that CuPy has are there (XP_FUNCTIONS; tests/gpu_contracts compares them with the real CuPy).
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from cudasim.module import EmulatedModule
 
+from gpu_curate.device.runtime import Device
 from gpu_curate.document import TextColumn
-from gpu_curate.gpu_runtime import Device
 
 POISON = 0xA5  # what fresh device memory holds: a result that depends on it differs from the CPU twin's
 XP_FUNCTIONS = frozenset(
@@ -182,7 +182,8 @@ def run(device: Device, twin: Callable[..., Any], *args: Any) -> Any:
 
 def install(monkeypatch: Any, device: Device | None = None) -> None:
     """Make the emulated device, or `device`, the one CUDA device of this process."""
-    from gpu_curate import backend, cudf_columns, gpu_runtime
+    from gpu_curate.device import backend, cudf_columns
+    from gpu_curate.device import runtime as gpu_runtime
     from gpu_curate.ops.bands import gpu as bands
     from gpu_curate.ops.components import gpu as components
     from gpu_curate.ops.content_hash import gpu as content_hash

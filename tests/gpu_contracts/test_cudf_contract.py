@@ -19,14 +19,14 @@ from cudasim.device import XP_FUNCTIONS, DeviceArray, EmulatedCuPy, download, em
 from cudasim.module import available
 from pylibcudf.gpumemoryview import gpumemoryview
 
-from gpu_curate import gpu_runtime
-from gpu_curate.cudf_columns import text_column
+from gpu_curate.device import runtime as gpu_runtime
+from gpu_curate.device.cudf_columns import text_column
+from gpu_curate.device.runtime import Device
 from gpu_curate.document import TextColumn, is_cupy
-from gpu_curate.document_text import _CUDF_ERRORS, Extent, Origin, _cudf_jsonl, _cudf_parquet
 from gpu_curate.errors import DeviceError, InputError
-from gpu_curate.gpu_runtime import Device
 from gpu_curate.ops.words import cpu, gpu
 from gpu_curate.sources import Split
+from gpu_curate.stages.partition_text import _CUDF_ERRORS, Extent, Origin, _cudf_jsonl, _cudf_parquet
 
 TEXTS = [b"skipped", b"The quick brown fox", b"", "naïve 你好 café".encode(), b"a b c"]
 

@@ -14,7 +14,7 @@ from nemo_curator.stages.deduplication.fuzzy.utils import CURATOR_FUZZY_DUPLICAT
 from nemo_curator.stages.deduplication.id_generator import CURATOR_DEDUP_ID_STR
 from nemo_curator.tasks import FileGroupTask
 
-from gpu_curate import backend
+from gpu_curate.device import backend
 from gpu_curate.errors import DeviceError
 from gpu_curate.ops.components import curator
 

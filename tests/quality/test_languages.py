@@ -7,8 +7,9 @@ import pytest
 from judge import SECTIONS, failing
 from languages import TEXTS
 
-from gpu_curate import config, pipeline
-from gpu_curate.storage import read_json
+from gpu_curate import config
+from gpu_curate.runs import pipeline
+from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
 
 # what each language still fails, with the defaults: stop words are English, Thai marks no end of a sentence

@@ -61,7 +61,7 @@ def test_scores_have_the_stated_names_and_types():
 
 
 def test_every_rule_says_what_it_was_made_for_and_the_reference_repeats_it():
-    from gpu_curate.reference import markdown
+    from gpu_curate.tools.config_reference import markdown
 
     by_purpose = {rule.name: rule.made_for for rule in quality.rules(ALL_ON)}
     assert by_purpose["gopher_quality:too_few_stop_words"] == "English"

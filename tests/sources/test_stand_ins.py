@@ -14,10 +14,10 @@ from test_compression import long_window
 from gpu_curate import lfs
 from gpu_curate.config import JsonlSource, Language, Tokenizer, parse
 from gpu_curate.errors import ConfigError, RetryableError
-from gpu_curate.planning import make_plan
+from gpu_curate.runs.planning import make_plan
 from gpu_curate.sources.files import open_raw
 from gpu_curate.sources.jsonl import JsonlReader
-from gpu_curate.stages.references import items
+from gpu_curate.stages.reference_sets import items
 from gpu_curate.text.language import model_path
 from gpu_curate.tokenizer import load
 
@@ -147,7 +147,7 @@ def test_hidden_members_of_an_archive_are_passed_over_and_bombs_are_refused(tmp_
         archive.writestr("__MACOSX/._a.jsonl", b"\0\5\x16\7" * 9)
         archive.writestr("_b.jsonl", "no JSON")
     assert list(items(str(path), ["text"])) == ["t"]
-    monkeypatch.setattr("gpu_curate.stages.references.MAX_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr("gpu_curate.stages.reference_sets.MAX_FILE_BYTES", 1 << 20)
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("c.jsonl", bytes(8 << 20))
     with pytest.raises(ConfigError, match=r"c\.jsonl(.|\n)*more than 1048576 bytes"):

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from xxhash import xxh3_128_intdigest
 
-from gpu_curate import config, pipeline
+from gpu_curate import config
 from gpu_curate.errors import ConfigError
-from gpu_curate.storage import read_json
+from gpu_curate.runs import pipeline
+from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
 
 SHINGLE, BANDS, ROWS, SEED = 2, 12, 2, 42
@@ -305,7 +306,7 @@ def test_threshold_of_zero_is_refused():
     ],
 )
 def test_a_threshold_without_verify_is_said_to_have_no_effect(fuzzy, said):
-    from gpu_curate.document_text import without_effect
+    from gpu_curate.stages.partition_text import without_effect
 
     data = {"sources": [{"name": "s", "type": "jsonl", "path": "x"}], "tokenizer": {"path": "t"}}
     told = without_effect(config.parse({**data, "dedup": {"fuzzy": fuzzy}}))

@@ -14,13 +14,14 @@ import pytest
 import yaml
 from places import ROOT
 
-from gpu_curate import config, guard, pipeline
+from gpu_curate import config, guard
 from gpu_curate.errors import ConfigError, FatalError, InputError, NothingKeptError, RetryableError
+from gpu_curate.runs import pipeline
 from gpu_curate.sources import Record
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.stages import Stopwatch
 from gpu_curate.stages.rejects import kind_of
-from gpu_curate.storage import read_json
+from gpu_curate.store.files import read_json
 from gpu_curate.text import language, normalize, pii
 from gpu_curate.tokenizer import _Backend as Backend
 from gpu_curate.tokenizer import train
@@ -153,7 +154,7 @@ def test_a_column_name_that_is_not_utf8_rejects_the_file_everywhere(tmp_path, to
             f"source s: nothing could be read of 1 file, e.g. {folder}/bad.parquet: {reject['reason']}; see rejects/ "
             "(to end with status 0 all the same: run.allow_unreadable: true)"
         ]
-    from gpu_curate.planning import make_plan
+    from gpu_curate.runs.planning import make_plan
 
     parsed = config.parse(recipe("", tokenizer, sources=[source]))
     assert make_plan(parsed, tmp_path / "other")["partitions"] == 1
@@ -494,7 +495,7 @@ def wrong_columns(folder: Path) -> list[dict]:
 
 
 def test_all_wrong_columns_of_all_sources_are_one_error_before_any_work(tmp_path, tokenizer):
-    from gpu_curate.planning import make_plan
+    from gpu_curate.runs.planning import make_plan
 
     sources = wrong_columns(tmp_path)
     (tmp_path / "wiki.xml").write_text("<mediawiki></mediawiki>")
@@ -572,7 +573,7 @@ def test_the_columns_that_a_format_gives_are_those_it_names(tmp_path):
 
 
 def test_plan_says_what_columns_there_are(tmp_path, tokenizer):
-    from gpu_curate.planning import make_plan
+    from gpu_curate.runs.planning import make_plan
 
     path = jsonl(tmp_path / "a.jsonl", TEXTS, url="x")
     assert make_plan(config.parse(recipe(path, tokenizer)), tmp_path / "r")["sources"][0]["columns"] == ["text", "url"]
@@ -606,8 +607,8 @@ def test_a_column_with_a_name_of_ours_is_carried_under_another(tmp_path, tokeniz
 
 
 def test_plan_does_not_call_a_box_reused_that_is_not_whole(tmp_path, tokenizer):
-    from gpu_curate.planning import make_plan
-    from gpu_curate.storage import Box
+    from gpu_curate.runs.planning import make_plan
+    from gpu_curate.store.artifact import Box
 
     big = [f"{i} " + "word " * 12_000 for i in range(3)]
     jsonl(tmp_path / "a.jsonl", big)

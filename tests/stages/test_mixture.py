@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from corpora import document
 
-from gpu_curate import config, pipeline, shards_check
-from gpu_curate.storage import read_json
+from gpu_curate import config, shards_check
+from gpu_curate.runs import pipeline
+from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
 
 

@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from corpora import document, edited
 
-from gpu_curate import config, pipeline
+from gpu_curate import config
 from gpu_curate.document import MAX_FILES, ROW_BITS
 from gpu_curate.errors import ConfigError
-from gpu_curate.stages.references import items
-from gpu_curate.storage import read_json
+from gpu_curate.runs import pipeline
+from gpu_curate.stages.reference_sets import items
+from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
 
 
@@ -159,7 +160,7 @@ def test_a_name_of_two_characters_is_no_whole_item(tmp_path, tokenizer):
 
 
 def test_indexes_are_built_once_and_the_text_read_once_however_many_sets(tmp_path, tokenizer, monkeypatch):
-    from gpu_curate import backend
+    from gpu_curate.device import backend
     from gpu_curate.ops.ngrams import NgramIndex
 
     built, read = [], []

@@ -22,13 +22,15 @@ from corpora import document
 from places import ROOT
 from sources.test_warc import page
 
-from gpu_curate import config, pipeline
+from gpu_curate import config
 from gpu_curate.errors import FatalError
+from gpu_curate.runs import pipeline
 from gpu_curate.sources import Record
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.sources.wikipedia import WikipediaReader
 from gpu_curate.stages import documents
-from gpu_curate.storage import Box, read_json
+from gpu_curate.store.artifact import Box
+from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
 
 LIMIT = 65536

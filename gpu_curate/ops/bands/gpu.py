@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_curate.gpu_runtime import Device, Footprint, cuda
+from gpu_curate.device.runtime import Device, Footprint, cuda
 from gpu_curate.ops.bands import BandSpec
 
 MAX_GRID_ROWS = 65535  # CUDA's limit of a grid's second dimension

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_curate.gpu_runtime import Device, Footprint, cuda
+from gpu_curate.device.runtime import Device, Footprint, cuda
 
 FOOTPRINT = Footprint(0, 60)  # keys, their sort's second buffer, order, sorted hashes and comparisons
 

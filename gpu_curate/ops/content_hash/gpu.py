@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gpu_curate.device.runtime import Device, Footprint, cuda
 from gpu_curate.document import TextColumn
-from gpu_curate.gpu_runtime import Device, Footprint, cuda
 
 SHORT_BYTES = 240  # the specification's border between its two families
 FOOTPRINT = Footprint(0, 16 + 8 + 8 + 1)  # the result, lengths, numbers of long documents

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from gpu_curate.device.runtime import Device, Footprint, cuda
 from gpu_curate.document import TextColumn
-from gpu_curate.gpu_runtime import Device, Footprint, cuda
 from gpu_curate.ops.minhash import EMPTY_ROW, MinHashSpec
 from gpu_curate.ops.words import gpu as words
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from gpu_curate.device.runtime import Device, Footprint, cuda
 from gpu_curate.document import TextColumn, is_cupy
-from gpu_curate.gpu_runtime import Device, Footprint, cuda
 from gpu_curate.ops.mix import GOLDEN
 from gpu_curate.ops.ngrams import NgramIndex
 from gpu_curate.ops.words import gpu as words

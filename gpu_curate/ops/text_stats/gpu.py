@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from gpu_curate.device.runtime import Device, Footprint, cuda
 from gpu_curate.document import TextColumn
-from gpu_curate.gpu_runtime import Device, Footprint, cuda
 from gpu_curate.ops.text_stats import DUPLICATE_N, NAMES, STOP_WORDS, TOP_N, character_classes, word_hash
 
 GROUP = 32  # bytes of text per mask word

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from gpu_curate.device.runtime import Device, Footprint, cuda
 from gpu_curate.document import TextColumn
-from gpu_curate.gpu_runtime import Device, Footprint, cuda
 from gpu_curate.ops.words import fold_table
 
 # 5 masks and counts of 4, 4, 4, 1 and 8 bytes a group, and 8 more while CuPy sums; 8 bytes a word: English has 0.17 words a

@@ -28,21 +28,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from gpu_curate import __version__, backend
+from gpu_curate import __version__
 from gpu_curate.config import Config
+from gpu_curate.device import backend
+from gpu_curate.device.runtime import Device, to_device
 from gpu_curate.document import TextColumn
-from gpu_curate.document_text import host_text
-from gpu_curate.engine import LocalEngine, default_workers
 from gpu_curate.errors import ConfigError, DeviceError, FatalError, install
-from gpu_curate.fingerprint import versions
-from gpu_curate.gpu_runtime import Device, to_device
 from gpu_curate.ops.catalogue import OPS, Inputs, to_host
+from gpu_curate.runs.engines import LocalEngine, default_workers
 from gpu_curate.stages import Context
 from gpu_curate.stages.contamination import benchmarks, index_of
 from gpu_curate.stages.documents import Documents
-from gpu_curate.stages.references import References
+from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.reference_sets import References
 from gpu_curate.stages.signatures import band_spec, minhash_spec, scope_keys
-from gpu_curate.storage import write_json
+from gpu_curate.store.files import write_json
+from gpu_curate.store.fingerprint import versions
 
 SAMPLE_BYTES = 64 << 20
 REPEATS = 3
@@ -101,7 +102,7 @@ def compare(
     if device is None:
         chosen = backend.choose(config.run.backend)
         if chosen.choice == "gpu":
-            from gpu_curate.gpu_runtime import cuda
+            from gpu_curate.device.runtime import cuda
 
             device = cuda()
         else:

@@ -3,7 +3,7 @@
 Everything that imports a foreign library or talks to a driver runs in a process of its own with a time limit, so a hang, a
 crash in native code or a broken import is one line of the result and never the end of it.
 
-    python -m gpu_curate.doctor PROBE     what such a process runs; prints its checks as JSON after MARK
+    python -m gpu_curate.tools.doctor PROBE     what such a process runs; prints its checks as JSON after MARK
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any, Literal, NamedTuple
 from gpu_curate import __version__
 from gpu_curate.errors import ConfigError, GpuCurateError, install
 
-MARK = "gpu_curate.doctor:"
+MARK = "gpu_curate.tools.doctor:"
 MIN_DRIVER_CUDA = 13000  # what cupy-cuda13x needs, as cuDriverGetVersion says it: a driver from 580 up
 CUDA_ERROR_NO_DEVICE = 100
 MIN_FREE_BYTES = 1 << 30
@@ -158,13 +158,13 @@ def _in_process(probe: str) -> list[Check]:
     """The checks of a probe, or one that says how its process ended."""
     group, name, _, seconds = PROBES[probe]
     for_gpu = probe in ("driver", "cupy", "kernels")
-    path = os.pathsep.join(p for p in [str(Path(__file__).parents[1]), *sys.path] if p)
+    path = os.pathsep.join(p for p in [str(Path(__file__).parents[2]), *sys.path] if p)
     env = {**os.environ, "PYTHONPATH": path, "NO_VCS_VERSION": "1"}  # NeMo Curator runs git when imported
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
     ):  # no pipes: what it starts may keep them open
-        command = [sys.executable, "-m", "gpu_curate.doctor", probe]
+        command = [sys.executable, "-m", "gpu_curate.tools.doctor", probe]
         process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
         )
@@ -380,7 +380,7 @@ def _cupy() -> list[Check]:
         said += f", NVRTC {nvrtc}"
     except Exception as e:
         return [Check("GPU", "CuPy", "failed", f"{said}; NVRTC: {_error(e)}", "pip install 'cupy-cuda13x[ctk]'", True)]
-    from gpu_curate.backend import probe_devices
+    from gpu_curate.device.backend import probe_devices
 
     devices, reason = probe_devices()
     if devices:
@@ -406,8 +406,8 @@ def _cudf() -> list[Check]:
     try:
         import cudf
 
-        from gpu_curate.backend import probe_devices
-        from gpu_curate.cudf_columns import text_column
+        from gpu_curate.device.backend import probe_devices
+        from gpu_curate.device.cudf_columns import text_column
 
         if probe_devices()[0]:
             texts = ["", "one", "zwei drei", "漢字"]
@@ -467,7 +467,7 @@ def requirements() -> list[str]:
     except importlib.metadata.PackageNotFoundError:
         import tomllib
 
-        project = Path(__file__).parents[1] / "pyproject.toml"
+        project = Path(__file__).parents[2] / "pyproject.toml"
         return tomllib.loads(project.read_text())["project"]["dependencies"] if project.exists() else []
 
 
@@ -570,7 +570,7 @@ GOLDEN = {
 def self_test_column() -> Any:
     """The documents of `selftest`, four times over: so that there are candidate pairs."""
     from gpu_curate.document import TextColumn
-    from gpu_curate.selftest import DOCUMENTS
+    from gpu_curate.tools.selftest import DOCUMENTS
 
     return TextColumn.from_texts(DOCUMENTS * 4)
 
@@ -618,12 +618,12 @@ def _cpu_ops() -> list[Check]:
 
 
 def _kernels() -> list[Check]:
-    from gpu_curate.backend import probe_devices
+    from gpu_curate.device.backend import probe_devices
 
     devices, reason = probe_devices()
     if not devices:
         return [Check("self-test, GPU", "kernels", "missing", f"not run: {reason}", "see the lines on the GPU", True)]
-    from gpu_curate.gpu_runtime import cuda
+    from gpu_curate.device.runtime import cuda
 
     return kernel_checks(cuda())
 
@@ -649,7 +649,7 @@ def kernel_checks(device: Any) -> list[Check]:
 
 def _components() -> list[Check]:
     """A few components by NeMo Curator on the first device."""
-    from gpu_curate.backend import probe_devices
+    from gpu_curate.device.backend import probe_devices
 
     devices, reason = probe_devices()
     name = "components (NeMo Curator)"

@@ -26,7 +26,7 @@ from gpu_curate.sources.listing import File, Listing, is_hidden
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.documents import PASSED_OVER, SCHEMA
 from gpu_curate.stages.signatures import Signatures
-from gpu_curate.storage import write_json, write_table
+from gpu_curate.store.files import write_json, write_table
 
 _PARQUET = (".parquet", ".pq", ".parq")
 MAX_FILE_BYTES = 1 << 30  # of a file that is held whole while its items are taken out
@@ -57,7 +57,7 @@ class References(Stage):
     """
 
     name: ClassVar[str] = "references"
-    code: ClassVar[tuple[str, ...]] = ("stages.references", "guard", "text.normalize", "text.swar", "sources")
+    code: ClassVar[tuple[str, ...]] = ("stages.reference_sets", "guard", "text.normalize", "text.swar", "sources")
 
     def active(self, config: Config) -> bool:
         return bool(config.references)

@@ -20,15 +20,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gpu_curate.config import did_you_mean
-from gpu_curate.document_text import host_text
-from gpu_curate.engine import default_workers, make_engine
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.report.reasons import NOT_DRAWN
+from gpu_curate.runs.engines import default_workers, make_engine
 from gpu_curate.stages import Context
 from gpu_curate.stages.decisions import BITS, ORDER
 from gpu_curate.stages.documents import SCHEMA
 from gpu_curate.stages.duplicates import CLUSTERS, read_clusters
-from gpu_curate.storage import Box, publish, read_json, run_lock, write_json, write_table
+from gpu_curate.stages.partition_text import host_text
+from gpu_curate.store.artifact import Box
+from gpu_curate.store.files import publish, read_json, write_json, write_table
+from gpu_curate.store.lock import run_lock
 
 VERSION = 1  # of what an export holds
 REQUEST = ".request.json"

@@ -7,15 +7,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from gpu_curate import backend
 from gpu_curate.config import Config
-from gpu_curate.document_text import without_effect
-from gpu_curate.engine import default_workers
-from gpu_curate.pipeline import active_stages, check_run_directory, fingerprints, folders, pinned
+from gpu_curate.device import backend
+from gpu_curate.runs.engines import default_workers
+from gpu_curate.runs.pipeline import active_stages, check_run_directory, fingerprints, folders, pinned
 from gpu_curate.stages.columns import check_sources
 from gpu_curate.stages.documents import listings, read_tasks, refers
-from gpu_curate.stages.references import reference_listings
-from gpu_curate.storage import Box
+from gpu_curate.stages.partition_text import without_effect
+from gpu_curate.stages.reference_sets import reference_listings
+from gpu_curate.store.artifact import Box
 
 # Bytes of memory, measured on the bench corpus: see scripts/bench/LOG.md, "Memory"
 WORKER_BASE = 350 << 20  # a process with Arrow, Numba and a tokenizer

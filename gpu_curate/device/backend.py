@@ -92,12 +92,12 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
     Raises:
         DeviceError: the device cannot be used for another reason. Falling back would hide it, and its remedy.
     """
-    from gpu_curate.document_text import device_text, host_text
+    from gpu_curate.stages.partition_text import device_text, host_text
 
     if context.backend != "gpu":
         return Computed(function(host_text(path)), "cpu", {})
-    from gpu_curate.gpu_runtime import cuda, in_batches
-    from gpu_curate.gpu_runtime import to_device as upload
+    from gpu_curate.device.runtime import cuda, in_batches
+    from gpu_curate.device.runtime import to_device as upload
 
     names: list[str] = []
     reason = None

@@ -7,9 +7,9 @@ from typing import Any
 
 from gpu_curate.config import did_you_mean, parse
 from gpu_curate.errors import ConfigError, CorruptError
-from gpu_curate.run_directory import FINGERPRINT, RUN_FILE
 from gpu_curate.stages import Context
-from gpu_curate.storage import read_json
+from gpu_curate.store.files import read_json
+from gpu_curate.store.run_directory import FINGERPRINT, RUN_FILE
 
 
 def open_run(run: Path, shards: str | None = None) -> Context:

@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpu_curate.errors import ConfigError
-from gpu_curate.run_directory import (
+from gpu_curate.stages import all_stages
+from gpu_curate.store.artifact import Box
+from gpu_curate.store.lock import remove_temporaries, run_lock
+from gpu_curate.store.run_directory import (
     LINKS,
     PRINT_CHARS,
     RUN_FILE,
@@ -26,8 +29,6 @@ from gpu_curate.run_directory import (
     read_run_file,
     shard_sets,
 )
-from gpu_curate.stages import all_stages
-from gpu_curate.storage import Box, remove_temporaries, run_lock
 
 
 class Item(NamedTuple):

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from gpu_curate.device.runtime import Device, cuda, to_device
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import DeviceError, InputError
-from gpu_curate.gpu_runtime import Device, cuda, to_device
 
 
 def text_column(strings: Any, device: Device | None = None) -> TextColumn:

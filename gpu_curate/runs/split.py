@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from gpu_curate.config import Config
 from gpu_curate.document import ROW_BITS
 from gpu_curate.errors import ConfigError
-from gpu_curate.run_directory import MANIFEST, RUN_FILE, latest_shards, resolved
+from gpu_curate.store.run_directory import MANIFEST, RUN_FILE, latest_shards, resolved
 
 
 class Earlier(NamedTuple):

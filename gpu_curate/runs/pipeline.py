@@ -19,10 +19,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from gpu_curate import __version__, backend
+from gpu_curate import __version__
 from gpu_curate.config import Config, public
-from gpu_curate.document_text import without_effect
-from gpu_curate.engine import Engine, default_workers, make_engine
+from gpu_curate.device import backend
 from gpu_curate.errors import (
     MAX_ATTEMPTS,
     ConfigError,
@@ -32,9 +31,18 @@ from gpu_curate.errors import (
     NothingKeptError,
     RetryableError,
 )
-from gpu_curate.fingerprint import code_digest, compiled_before, digest, versions
-from gpu_curate.progress import STATUS, Progress, Quiet, recorded
-from gpu_curate.run_directory import (
+from gpu_curate.runs.engines import Engine, default_workers, make_engine
+from gpu_curate.runs.progress import STATUS, Progress, Quiet, recorded
+from gpu_curate.runs.split import Earlier, bound_of, changed_sides, earlier_split, with_bound
+from gpu_curate.sources.files import is_remote
+from gpu_curate.sources.listing import fixed_folder
+from gpu_curate.stages import Context, Stage, all_stages
+from gpu_curate.stages.partition_text import without_effect
+from gpu_curate.store.artifact import Box
+from gpu_curate.store.files import disk_error, lock_holder, publish, read_json, write_json
+from gpu_curate.store.fingerprint import code_digest, compiled_before, digest, versions
+from gpu_curate.store.lock import remove_temporaries, run_lock
+from gpu_curate.store.run_directory import (
     FINGERPRINT,
     LINKS,
     RUN_FILE,
@@ -46,20 +54,6 @@ from gpu_curate.run_directory import (
     read_run_file,
     repair_links,
     shard_sets,
-)
-from gpu_curate.sources.files import is_remote
-from gpu_curate.sources.listing import fixed_folder
-from gpu_curate.split import Earlier, bound_of, changed_sides, earlier_split, with_bound
-from gpu_curate.stages import Context, Stage, all_stages
-from gpu_curate.storage import (
-    Box,
-    disk_error,
-    lock_holder,
-    publish,
-    read_json,
-    remove_temporaries,
-    run_lock,
-    write_json,
 )
 
 _ROOTS = ("sources", "normalize", "pii")  # what a run directory is about: another one is another run
@@ -90,7 +84,7 @@ def _fingerprint(stage: Stage, config: Config, found: dict[str, str]) -> str:
     return digest(
         {
             "box": stage.name,
-            "code": code_digest((*stage.code, "document", "storage")),
+            "code": code_digest((*stage.code, "document", "store")),
             "settings": stage.settings(config),
             "libraries": versions(stage.libraries(config)),
             "inputs": inputs,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpu_curate.device.runtime import Device, cuda
 from gpu_curate.document import TextColumn
-from gpu_curate.gpu_runtime import Device, cuda
 from gpu_curate.ops.catalogue import Inputs, comparisons, first_difference
 from gpu_curate.ops.ngrams import NgramIndex
 

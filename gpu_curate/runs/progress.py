@@ -228,9 +228,9 @@ class Recorder:
             }
             for name, s in self._steps.items()
         }
-        from gpu_curate.storage import (
-            write_json,
-        )  # not with this module: the first line comes before what takes time to load
+        from gpu_curate.store.files import (
+            write_json,  # not with this module: the first line comes before what takes time to load
+        )
 
         with contextlib.suppress(Exception):  # what was to be told is lost, nothing else
             write_json(

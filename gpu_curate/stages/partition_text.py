@@ -304,7 +304,7 @@ def _jsonl_texts(origin: Origin, row_N: np.ndarray) -> Iterator[TextColumn]:
 
 def _differences(text: TextColumn, hash_N2: np.ndarray) -> np.ndarray:
     """Numbers of the texts whose content hash is not this, found where `text` lives."""
-    from gpu_curate import gpu_runtime
+    from gpu_curate.device import runtime as gpu_runtime
     from gpu_curate.ops.content_hash import content_hash
 
     found_N2 = content_hash(text)
@@ -344,7 +344,8 @@ def device_text(path: str | PathLike[str]) -> tuple[TextColumn, str | None]:
         The device's out-of-memory error.
     Host memory: by reference the lines of a JSON Lines source once or twice.
     """
-    from gpu_curate import cudf_columns, gpu_runtime
+    from gpu_curate.device import cudf_columns
+    from gpu_curate.device import runtime as gpu_runtime
 
     with pq.ParquetFile(path, memory_map=True) as file:
         origin = read_origin(file.schema_arrow)
@@ -364,7 +365,8 @@ def _cudf_read(
     origin: Origin, row_N: np.ndarray, bytes_N: np.ndarray, hash_N2: np.ndarray
 ) -> tuple[TextColumn | None, str | None]:
     """The texts as cuDF reads them, or None and what is wrong with them."""
-    from gpu_curate import cudf_columns, gpu_runtime
+    from gpu_curate.device import cudf_columns
+    from gpu_curate.device import runtime as gpu_runtime
 
     if "." in origin.text_column:
         return None, f"cuDF is not asked for nested columns ({origin.text_column})"

@@ -19,7 +19,7 @@ from gpu_curate.config import SourceBase
 from gpu_curate.errors import ConfigError
 from gpu_curate.sources.files import File, open_raw
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 _CHUNK = 1 << 24
 DIGITS = 16
 

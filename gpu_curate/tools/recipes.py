@@ -66,8 +66,8 @@ _TABLE_REMEDY = "convert it to Parquet (pyarrow.csv.read_csv, pyarrow.parquet.wr
 
 def folder() -> Path:
     """Where the recipes lie: in the installed package, or in the checkout."""
-    own = Path(__file__).parent / "configs"
-    return own if own.is_dir() else Path(__file__).parents[1] / "configs"
+    own = Path(__file__).parents[1] / "configs"
+    return own if own.is_dir() else Path(__file__).parents[2] / "configs"
 
 
 def names() -> list[str]:
