@@ -11,7 +11,7 @@ case "${1:---help}" in
     fi
     exec gpu-curate "$@"
     ;;
-  plan | status | doctor | shards | tokenizer | init | config | export | samples) exec gpu-curate "$@" ;;
+  plan | status | clean | doctor | shards | tokenizer | init | config | export | samples) exec gpu-curate "$@" ;;
   -*) exec gpu-curate "${@:---help}" ;;
 esac
 exec "$@"

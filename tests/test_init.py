@@ -174,7 +174,7 @@ def test_the_wheel_holds_the_recipes(tmp_path):
         held = [n for n in archive.namelist() if n.startswith("gpu_curate/configs/")]
         archive.extractall(tmp_path / "site")
     assert sorted(held) == sorted(f"gpu_curate/configs/{p.name}" for p in (ROOT / "configs").glob("*.yaml"))
-    code = "from gpu_curate import recipes; print(recipes.folder(), len(recipes.read('commoncrawl')))"
+    code = "from gpu_curate.tools import recipes; print(recipes.folder(), len(recipes.read('commoncrawl')))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": str(tmp_path / "site")},
