@@ -9,12 +9,12 @@ import sys
 
 import pyarrow as pa
 import pytest
+from places import ROOT
 
 from gpu_curate.errors import ConfigError, CorruptError, FatalError
-from gpu_curate.store import files as storage
-from gpu_curate.store.artifact import Box
+from gpu_curate.store.artifact import RECEIPTS, Box
 from gpu_curate.store.files import publish, write_table
-from gpu_curate.store.lock import run_lock
+from gpu_curate.store.lock import remove_temporaries, run_lock
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path):
@@ -92,23 +92,23 @@ def test_a_changed_byte_is_corrupt_and_the_receipt_goes(tmp_path):
 @pytest.mark.parametrize("text", ["", "{", '{"part": 1}'])
 def test_a_broken_receipt_is_no_receipt(tmp_path, text):
     box, _ = committed(tmp_path)
-    (box.folder / storage.RECEIPTS / "part-000000.json").write_text(text)
+    (box.folder / RECEIPTS / "part-000000.json").write_text(text)
     assert box.receipt("000000") is None
 
 
 def test_temporaries_of_a_killed_process_are_removed(tmp_path):
     (tmp_path / "box").mkdir()
     (tmp_path / "box" / ".part-000000.parquet.tmp-1-2").write_bytes(b"half")
-    assert storage.remove_temporaries(tmp_path) == 1
+    assert remove_temporaries(tmp_path) == 1
     assert os.listdir(tmp_path / "box") == []
 
 
 def test_the_lock_of_a_dead_process_is_free_and_a_living_one_is_waited_for(tmp_path):
     code = (
-        "import sys, time; sys.path.insert(0, sys.argv[2]); from pathlib import Path; from gpu_curate.store.files import run_lock\n"
+        "import sys, time; sys.path.insert(0, sys.argv[2]); from pathlib import Path; from gpu_curate.store.lock import run_lock\n"
         "with run_lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(float(sys.argv[3]))"
     )
-    root = str(storage.Path(storage.__file__).parents[1])
+    root = str(ROOT)
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path), root, "0.5"], stdout=subprocess.PIPE, text=True
     )
