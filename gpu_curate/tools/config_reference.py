@@ -1,4 +1,4 @@
-"""The config reference, made from the models: what the README shows and `gpu-curate config` prints."""
+"""The config reference, made from the models: docs/config.md, and what `gpu-curate config` prints."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def markdown() -> str:
     for key, model in sections():
         title = f"`{key}`" if key else "Top level"
         doc = (model.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
-        lines += [f"#### {title}", "", doc, "", "| key | type | default | meaning |", "|---|---|---|---|"]
+        lines += [f"## {title}", "", doc, "", "| key | type | default | meaning |", "|---|---|---|---|"]
         for name, field in model.model_fields.items():
             if name == "type" or (
                 model is not config.SourceBase and issubclass(model, config.SourceBase) and name in shared
