@@ -1,6 +1,6 @@
 """The config of a run: pydantic models, defaults, and the one place that reads YAML.
 
-Every key of a recipe is a field here, with its unit and default; the config reference in the README is made from these
+Every key of a recipe is a field here, with its unit and default; docs/config.md is made from these
 models. Unknown keys are errors. `None` (YAML `null`) switches a thing off; `0.0` is a value.
 """
 

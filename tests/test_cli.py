@@ -16,7 +16,6 @@ from corpora import recipe, write_corpus
 from typer.testing import CliRunner
 
 from gpu_curate import cli, config
-from gpu_curate.tools import config_reference as reference
 
 ROOT = Path(__file__).parents[1]
 
@@ -253,31 +252,12 @@ def test_importing_the_package_probes_nothing():
     assert done.stdout.strip() == "[]"
 
 
-def test_readme_has_the_config_reference_of_this_code():
-    readme = (ROOT / "README.md").read_text()
-    begin, end = "<!-- config reference -->", "<!-- end of config reference -->"
-    assert begin in readme
-    assert readme.split(begin)[1].split(end)[0].strip() == reference.markdown().strip(), "run scripts/readme"
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_recipe_loads(path):
     assert config.load(path).sources
 
 
-def test_readme_names_existing_files_and_commands():
-    import re
-
-    readme = (ROOT / "README.md").read_text()
-    for command in re.findall(r"gpu-curate ((?:[a-z]+ ?)+)", readme):
-        words = command.split()
-        known = {" ".join(names) for names, _ in commands(cli.app)}
-        assert any(" ".join(words[:n]) in known for n in (1, 2)), command
-    for path in re.findall(r"(?:scripts|configs|docker|tests)/[\w./-]+", readme):
-        assert (ROOT / path.rstrip(".")).exists(), path
-
-
-def test_the_stage_of_the_readme_runs_as_written(tmp_path, monkeypatch, finished):
+def test_the_stage_of_the_documentation_runs_as_written(tmp_path, monkeypatch, finished):
     import re
     import sys as _sys
     import types
@@ -288,8 +268,8 @@ def test_the_stage_of_the_readme_runs_as_written(tmp_path, monkeypatch, finished
     from gpu_curate.runs import pipeline
     from gpu_curate.store import fingerprint
 
-    readme = (ROOT / "README.md").read_text()
-    block = readme.split("<!-- stage example -->")[1].split("<!-- end of stage example -->")[0]
+    page = (ROOT / "docs" / "how-it-works.md").read_text()
+    block = page.split("<!-- stage example -->")[1].split("<!-- end of stage example -->")[0]
     module = types.ModuleType("digits")
     monkeypatch.setitem(_sys.modules, "digits", module)
     exec(re.search(r"```python\n(.*)```", block, re.S)[1], module.__dict__)

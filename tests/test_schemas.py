@@ -1,4 +1,4 @@
-"""docs/notes/schemas.md names the columns and keys that a run writes: all of them, with their types, and no others."""
+"""docs/schemas.md names the columns and keys that a run writes: all of them, with their types, and no others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from places import ROOT
 from gpu_curate import config
 from gpu_curate.runs import pipeline
 
-PAGE = ROOT / "docs" / "notes" / "schemas.md"
+PAGE = ROOT / "docs" / "schemas.md"
 
 
 def documented() -> dict[str, dict[str, str]]:

@@ -190,7 +190,7 @@ def test_official_vectors(shared_data):
     ],
 )
 def test_what_each_form_does_to_width_and_composition(text, composed, compatible):
-    """docs/notes/languages.md: NFC keeps the width of a character, NFKC does not."""
+    """docs/text.md: NFC keeps the width of a character, NFKC does not."""
     for form, expected in (("NFC", composed), ("NFKC", compatible)):
         assert normalizer(Normalize(form=form))(text).decode() == expected
         parts = "NFD" if form == "NFC" else "NFKD"

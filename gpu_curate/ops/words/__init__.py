@@ -49,7 +49,7 @@ MAX_FOLD_GROWTH = 5 / 3  # folded bytes per byte of text, at most: a SINGLE of 3
 # Declaration of Human Rights, which has 1,754 words in English: 8,900 code points in Thai weigh as much (5 to a word),
 # 1,190 words in Korean (1.5 English ones each). Han is the exception: it has 1.5 characters to a word, and titles and
 # names of state bodies of up to 25 characters, which stand in many unrelated texts, so 2 count as one. Measured in
-# scripts/bench/decontamination.py; docs/notes/decontamination.md has the table.
+# scripts/bench/decontamination.py; docs/decontamination.md has the table.
 SCRIPT_WEIGHTS = (
     (0x0B80, 0x0BFF, 90),  # Tamil
     (0x0C00, 0x0CFF, 90),  # Telugu, Kannada
