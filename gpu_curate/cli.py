@@ -532,6 +532,7 @@ def main() -> None:
 
     2: never started; 1: stopped; 130 and 143: interrupted.
     """
+    os.environ["PYTHONSAFEPATH"] = "1"  # for every process started from here: none runs what lies in the current folder
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # LC_ALL=C must not stop a run
     try:
@@ -554,4 +555,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the current folder, which `-m` puts there
     main()

@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import config as _numba_config
 from numba.core import event
+
+# Numba takes settings from .numba_config.yaml of the current folder: where its cache of pickles lies, which library is the
+# CUDA driver. Nothing of that was used yet, and the file counts no more.
+if os.path.isfile(_numba_config._config_fname):
+    _numba_config._config_fname = os.devnull
+    _numba_config.reload_config()
+_numba_config._config_fname = os.devnull
 
 CACHE = ".compiled"  # in a run directory, where nothing else can be written
 

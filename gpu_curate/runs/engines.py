@@ -21,6 +21,7 @@ from gpu_curate.errors import ConfigError, install
 _GRACE_S = 10.0  # for idle workers to leave
 _MANAGER_S = 10.0  # for a pool's thread to close its pipes after its workers are gone
 ONE_THREAD = {
+    "PYTHONSAFEPATH": "1",  # a worker is started by `-c`, which puts the current folder first among the places of modules
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -168,6 +169,7 @@ class DaskEngine:
         self.name = address
         self._cluster: Any = None
         self._closed = False
+        os.environ["PYTHONSAFEPATH"] = "1"  # stays: workers are started again when one dies
         if address == "dask":
             with _environment(ONE_THREAD):
                 self._cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)

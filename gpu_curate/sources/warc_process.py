@@ -66,7 +66,7 @@ class _Process:
         self.clock = _Clock(self._shared.fileno())
         self._errors: Any = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "gpu_curate.sources.warc_process", str(self._shared.fileno())],
+            [sys.executable, "-P", "-m", "gpu_curate.sources.warc_process", str(self._shared.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -497,8 +497,11 @@ _COLOURS = {
 
 def write_png(path: Path, result: dict[str, Any]) -> None:
     """Bars of MB/s per step and way, on a logarithmic axis. Raises: ImportError: no matplotlib."""
+    import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+
+    matplotlib.rcdefaults()  # the matplotlibrc of the current folder may be anybody's
 
     rows = list(reversed(result["steps"]))
     ways = [w for w in _COLOURS if any(w in row["ways"] for row in rows)]

@@ -164,7 +164,7 @@ def _in_process(probe: str) -> list[Check]:
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
     ):  # no pipes: what it starts may keep them open
-        command = [sys.executable, "-m", "gpu_curate.tools.doctor", probe]
+        command = [sys.executable, "-P", "-m", "gpu_curate.tools.doctor", probe]
         process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
         )

@@ -97,7 +97,7 @@ def run(files: list[Path], folder: Path, num_gpus: int, devices: tuple[str, ...]
     job = {"files": [str(f) for f in files], "folder": str(folder), "num_gpus": num_gpus, "scratch": str(scratch)}
     (folder / "job.json").write_text(json.dumps(job))
     log = folder / "curator.log"
-    command = [sys.executable, "-m", "gpu_curate.ops.components.curator", str(folder / "job.json")]
+    command = [sys.executable, "-P", "-m", "gpu_curate.ops.components.curator", str(folder / "job.json")]
     try:
         with log.open("wb") as out:
             status = subprocess.run(
@@ -129,6 +129,7 @@ def environment(devices: tuple[str, ...] | None = None) -> dict[str, str]:
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_raylet_start_wait_time_s": "180",  # a busy host needs more than the 30 s of the default
             "NO_VCS_VERSION": "1",  # Curator runs git when imported
+            "PYTHONSAFEPATH": "1",  # Ray's processes look for modules in the current folder otherwise
         }
     )
 

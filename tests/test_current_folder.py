@@ -1,0 +1,164 @@
+"""What lies in the folder a command is started in, or among the data, is never run: modules of every name that is imported."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from corpora import recipe, write_corpus
+from places import ROOT
+
+SPY = """
+import os
+with open({log!r}, "a") as f:
+    f.write(f"{{__name__}} from {{__file__}} in process {{os.getpid()}}\\n")
+raise ImportError("planted")
+"""
+
+
+def archive() -> bytes:
+    """A WARC of one page."""
+    html = (
+        b"<html><body><article><p>"
+        + b"The ferry leaves at nine from the north pier. " * 20
+        + b"</p></article></body></html>"
+    )
+    block = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + html
+    head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://one.example/\r\nWARC-Date: 2024-05-01T10:20:30Z\r\n"
+    head += b"WARC-Record-ID: <urn:uuid:1>\r\nContent-Length: %d\r\n\r\n" % len(block)
+    return head + block + b"\r\n\r\n"
+
+
+def names() -> set[str]:
+    """Of every module that could be imported first: the standard library's, those of all distributions, our own."""
+    return {
+        *sys.stdlib_module_names, *importlib.metadata.packages_distributions(), "gpu_curate", "sitecustomize", "usercustomize"
+    } - {"__main__"}  # fmt: skip
+
+
+def plant(folder: Path, log: Path, without: set[str] = frozenset()) -> None:
+    for name in names() - without:
+        with contextlib.suppress(OSError):
+            (folder / f"{name}.py").write_text(SPY.format(log=str(log)))
+    # settings that a library looks for in the current folder
+    (folder / ".numba_config.yaml").write_text(f"cache_dir: {folder}/numba\ndisable_jit: 1\n")
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder of planted modules, with data of two kinds (one of them read by a process of its own) and a recipe for it."""
+    folder, log = tmp_path / "here", tmp_path / "executed"
+    write_corpus(folder, documents=30)
+    (folder / "a.warc").write_bytes(archive())
+    data = recipe(folder, Path("unused")) | {"tokenizer": {"train": {"vocab_size": 400}}}
+    data["sources"].append({"name": "w", "type": "warc", "path": str(folder / "a.warc")})
+    (folder / "r.yaml").write_text(yaml.safe_dump(data))
+    plant(folder, log)
+    return folder, log
+
+
+def here(folder: Path, *command: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    env = env or {k: v for k, v in os.environ.items() if k not in ("PYTHONSAFEPATH", "NUMBA_CACHE_DIR")}
+    return subprocess.run(
+        [*command], cwd=folder, env={**env, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300
+    )
+
+
+def command_line(tmp_path: Path) -> tuple[str, ...]:
+    """As pip makes `gpu-curate`: a script in a folder of programs."""
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    (tmp_path / "bin" / "gpu-curate").write_text(
+        "from gpu_curate.cli import main\nif __name__ == '__main__':\n    main()\n"
+    )
+    return sys.executable, str(tmp_path / "bin" / "gpu-curate")
+
+
+def test_a_run_executes_no_module_of_the_current_folder_or_of_the_data(place, tmp_path):
+    folder, log = place
+    for command in (("plan", "r.yaml"), ("run", "r.yaml", "--workers", "2", "--out", str(tmp_path / "r"))):
+        done = here(folder, *command_line(tmp_path), *command)
+        assert done.returncode == 0, done.stderr
+    done = here(folder, *command_line(tmp_path), "shards", "verify", str(tmp_path / "r"))
+    assert done.stdout.endswith("every check passed\n"), done.stderr
+    assert not log.exists(), log.read_text()
+    assert not (folder / "numba").exists()
+
+
+def test_doctor_executes_no_module_of_the_current_folder(place, tmp_path):
+    folder, log = place
+    done = here(folder, *command_line(tmp_path), "doctor")
+    assert "usable" in done.stdout, done.stderr
+    assert not log.exists(), log.read_text()
+
+
+def test_the_module_form_of_the_command_takes_the_current_folder_out(tmp_path):
+    """Python itself imports a few modules from there before any line of ours runs, and they are not planted here."""
+    log = tmp_path / "executed"
+    plain = "import sys; print(*[m for m in sys.modules if '.' not in m])"
+    (tmp_path / "first.py").write_text(plain)
+    before = set(here(tmp_path, sys.executable, "-m", "first").stdout.split())
+    assert {"pickle", "yaml", "lxml", "typer", "subprocess", "json"} <= names() - before
+    folder = tmp_path / "here"
+    folder.mkdir()
+    plant(folder, log, {*before, "gpu_curate"})
+    for module in ("gpu_curate", "gpu_curate.__main__"):
+        done = here(folder, sys.executable, "-m", module, "config", "schema")
+        assert done.returncode == 0, done.stderr
+    assert not log.exists(), log.read_text()
+
+
+def test_what_the_user_puts_on_the_python_path_stays_his(tmp_path):
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra" / "mine.py").write_text("VALUE = 7\n")
+    code = (
+        "import sys; sys.argv[1:] = ['--version']\n"
+        "import gpu_curate.cli as c\n"
+        "try: c.main()\nexcept SystemExit: pass\n"
+        "import subprocess\n"
+        "print(subprocess.run([sys.executable, '-c', 'import mine; print(mine.VALUE)'], capture_output=True, text=True).stdout)"
+    )
+    path = os.pathsep.join([str(ROOT), str(tmp_path / "extra")])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.stdout.split()[-1] == "7", done.stderr
+
+
+WORKER = """
+import os, sys
+sys.path[:] = [p for p in sys.path if p not in ("", os.getcwd())]
+from gpu_curate.runs.engines import make_engine
+
+
+def look(_):
+    import pickle, lxml
+    return sys.path[0], os.getcwd() in sys.path, "" in sys.path
+
+
+if __name__ == "__main__":
+    engine = make_engine(sys.argv[1], 1, [])
+    print(engine.submit("cpu", look, 0).result())
+    engine.close()
+"""
+
+
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_workers_do_not_look_into_the_current_folder(tmp_path, engine):
+    if engine == "dask":
+        pytest.importorskip("distributed")
+    folder, log = tmp_path / "here", tmp_path / "executed"
+    folder.mkdir()
+    plant(folder, log, {"__mp_main__"})
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin" / "start.py"
+    script.write_text(WORKER)
+    done = here(folder, sys.executable, str(script), engine)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith(", False, False)"), done.stdout
+    assert not log.exists(), log.read_text()
