@@ -133,6 +133,8 @@ def test_files_that_are_named_exist(page):
     for path in re.findall(r"`((?:scripts|configs|docker|tests|gpu_curate|docs)/[\w./-]+)`", text):
         if not re.search(r"NAME|LANGUAGE|N\.", path):
             assert (ROOT / path).exists(), path
+    for file, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text):
+        assert f"def {test}(" in (ROOT / file).read_text(), test
     for path in re.findall(r"\b(?:scripts|configs)/[\w./-]*\w", page.read_text()):
         if not re.search(r"NAME|LANGUAGE", path) and "huggingface/fineweb-2" not in page.read_text():
             assert (ROOT / path).exists(), path
