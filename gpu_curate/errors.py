@@ -14,6 +14,11 @@
 A message says what, the value, where, and what would do; `hint` is one more line.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
 MAX_ATTEMPTS = 3  # at what raises RetryableError, with 1, 2, ... seconds between them
 
 
@@ -73,3 +78,12 @@ def install(extra: str) -> str:
 def one_line(e: BaseException, limit: int = 300) -> str:
     """What another library's error says, without its line ends; at most `limit` characters."""
     return " ".join(str(e).split())[:limit]
+
+
+def did_you_mean(word: Any, known: Iterable[str]) -> str:
+    """ " (did you mean 'x'?)" if a known word is close to this one, else ""."""
+    import difflib
+
+    by_lower = {k.lower(): k for k in reversed(list(known))}
+    close = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
+    return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""

@@ -34,10 +34,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu_curate import lfs
-from gpu_curate.config import Tokenizer
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, CorruptError, FatalError, GpuCurateError, InputError, install, one_line
 from gpu_curate.guard import refusal
+from gpu_curate.tokenizer_section import Tokenizer
 
 log = logging.getLogger(__name__)
 

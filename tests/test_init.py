@@ -16,6 +16,7 @@ from places import ROOT
 from typer.testing import CliRunner
 
 from gpu_curate import cli, config
+from gpu_curate.config.load import read_yaml
 from gpu_curate.errors import ConfigError
 from gpu_curate.runs import pipeline
 from gpu_curate.tools import config_reference as reference
@@ -146,7 +147,7 @@ def test_the_written_recipe_runs(tmp_path, monkeypatch):
     "value", ["no", "1e3", "2024-01-01", "a b", "x: y", '"', "\u65e5\u672c", "#", "~", "null", "-"]
 )
 def test_names_come_back_from_yaml_as_they_were(value):
-    assert config._read_yaml(f"a: {recipes._yaml(value)}     # more", "x") == {"a": value}
+    assert read_yaml(f"a: {recipes._yaml(value)}     # more", "x") == {"a": value}
 
 
 # --------------------------------------------------------------------------------------------------- shipped recipes
@@ -191,7 +192,7 @@ def test_every_recipe_speaks_of_your_own_data_and_fits_the_schema(path):
     text = path.read_text()
     assert "# Your own data: " in text
     assert "huggingface-cli" not in text
-    jsonschema.Draft202012Validator(reference.json_schema()).validate(config._read_yaml(text, path.name))
+    jsonschema.Draft202012Validator(reference.json_schema()).validate(read_yaml(text, path.name))
 
 
 MINIMAL = {"sources": [{"name": "a", "type": "jsonl", "path": "x.jsonl"}], "tokenizer": {"path": "t.json"}}

@@ -8,23 +8,39 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from pydantic import Field
 
-from gpu_curate import config
 from gpu_curate.errors import ConfigError
-from gpu_curate.ops.text_stats import SCHEMA
 from gpu_curate.quality import c4, fineweb, gopher
+from gpu_curate.quality.c4 import C4
+from gpu_curate.quality.fineweb import FineWeb
+from gpu_curate.quality.gopher import GopherQuality, GopherRepetition
 from gpu_curate.quality.rule import Rule, unwritten_words
+from gpu_curate.section import Section
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Quality(Section):
+    """Rule families; scores are always stored, a family that is off removes nothing."""
+
+    gopher_quality: GopherQuality | None = Field(None, description="on, off, or thresholds")
+    gopher_repetition: GopherRepetition | None = Field(None, description="on, off, or thresholds")
+    c4: C4 | None = Field(None, description="on, off, or thresholds")
+    fineweb: FineWeb | None = Field(None, description="on, off, or thresholds")
+
 
 # Families and, within them, rules have one order for ever: a rule's place is its bit. New ones are appended.
-_RULES_OF: dict[str, tuple[Callable[[Any], list[Rule]], type[config.Section]]] = {
-    "gopher_quality": (gopher.quality_rules, config.GopherQuality),
-    "gopher_repetition": (gopher.repetition_rules, config.GopherRepetition),
-    "c4": (c4.rules, config.C4),
-    "fineweb": (fineweb.rules, config.FineWeb),
+_RULES_OF: dict[str, tuple[Callable[[Any], list[Rule]], type[Section]]] = {
+    "gopher_quality": (gopher.quality_rules, GopherQuality),
+    "gopher_repetition": (gopher.repetition_rules, GopherRepetition),
+    "c4": (c4.rules, C4),
+    "fineweb": (fineweb.rules, FineWeb),
 }
 FAMILIES = tuple(_RULES_OF)
 RULES = tuple(rule.name for rules, section in _RULES_OF.values() for rule in rules(section()))
@@ -37,9 +53,11 @@ def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     Args:
         stats: of `text_stats`, on the host.
     Returns:
-        the names of SCORES in order → arrays of N. Counts are int32. `..._fraction` (0 to 1), `..._ratio` and `mean_...`
+        the names of `score_types()` in order → arrays of N. Counts are int32. `..._fraction` (0 to 1), `..._ratio` and `mean_...`
         are float64, the correctly rounded quotient of two counts, so equal on every machine; 0.0 where the lower count is 0.
     """
+    import numpy as np
+
     return {
         "chars": stats["chars"],
         "words": (stats["words"] + unwritten_words(stats)).astype(np.int32),
@@ -49,18 +67,24 @@ def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
-SCORES = {name: v.dtype for name, v in scores({name: np.zeros(0, dtype) for name, dtype in SCHEMA.items()}).items()}
+@functools.cache
+def score_types() -> dict[str, np.dtype[Any]]:
+    """Every score, in order, with its type."""
+    import numpy as np
+
+    from gpu_curate.ops.text_stats import SCHEMA
+
+    return {name: v.dtype for name, v in scores({name: np.zeros(0, dtype) for name, dtype in SCHEMA.items()}).items()}
 
 
-def check_scores(recipe: config.Config) -> None:
-    """Refuse a recipe that names a score which the run will not have.
+def check_survivor(keep: str, with_language: bool) -> None:
+    """Refuse a `dedup.fuzzy.keep` that names a score which the run will not have.
 
     Raises:
-        ConfigError: `dedup.fuzzy.keep: highest:NAME`, where NAME is none of SCORES, nor `language_score` with a model.
+        ConfigError: `dedup.fuzzy.keep: highest:NAME`, where NAME is no score, nor `language_score` with a model.
     """
-    keep = recipe.dedup.fuzzy.keep if recipe.dedup.fuzzy is not None else ""
     name = keep.removeprefix("highest:")
-    known = [*SCORES, *(["language_score"] if recipe.language.model is not None else [])]
+    known = [*score_types(), *(["language_score"] if with_language else [])]
     if name != keep and name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         hint = "set language.model to have it" if name == "language_score" else f"there are {', '.join(known)}"
@@ -69,22 +93,24 @@ def check_scores(recipe: config.Config) -> None:
         )
 
 
-def rules(quality: config.Quality) -> list[Rule]:
+def rules(quality: Quality) -> list[Rule]:
     """Every rule of the families that are on, in the order of RULES; a rule whose threshold is null has limit None."""
     sections = {family: getattr(quality, family) for family in FAMILIES}
     return [rule for family, t in sections.items() if t is not None for rule in _RULES_OF[family][0](t)]
 
 
-def evaluate(scores: Mapping[str, np.ndarray], quality: config.Quality) -> np.ndarray:
+def evaluate(scores: Mapping[str, np.ndarray], quality: Quality) -> np.ndarray:
     """Which rules each document fails.
 
     Args:
-        scores: arrays of N by name, of SCORES at least those whose families are on.
+        scores: arrays of N by name, at least those whose families are on.
         quality: families and thresholds.
     Returns:
         failing_N: uint64; bit i is set if the document fails RULES[i]. The lowest bit is the first failing rule; 0: kept.
         The bits do not depend on what is on, so bit sets of two configs can be compared.
     """
+    import numpy as np
+
     failing_N = np.zeros(len(next(iter(scores.values()))), np.uint64)
     for rule in rules(quality):
         failing_N |= rule.fails(scores).astype(np.uint64) << np.uint64(RULES.index(rule.name))

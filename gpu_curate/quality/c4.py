@@ -25,13 +25,32 @@ Not here: the paper's list of obscene words.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
+from pydantic import Field
 
-from gpu_curate import config
-from gpu_curate.quality.rule import Rule, fraction
+from gpu_curate.quality.rule import MARKED_SCRIPTS, Rule, bound, fraction
+from gpu_curate.section import Count, Section
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _COUNTS = ("sentences", "lorem_ipsum_lines", "curly_bracket_lines")
+
+
+class C4(Section):
+    """Raffel et al. 2020, arXiv:1910.10683, section 2.2, and the released code. Judges as C4 would; removes no lines."""
+
+    end_punctuation: bool = Field(
+        True,
+        description="count only lines that end in one of .?!\"' or another script's mark at the end of a sentence, closing "
+        "quotes outside ASCII left out, and not in `...`; false: as FineWeb did (section 3.5)",
+    )
+    max_lorem_ipsum_lines: Count | None = bound(0, "more lines of `lorem ipsum`", "C4, section 2.2")
+    max_curly_bracket_lines: Count | None = bound(0, "more lines with `{`", "C4, section 2.2")
+    min_sentences: Count | None = bound(
+        5, "fewer sentences in the lines that C4 keeps", "C4's released code", MARKED_SCRIPTS
+    )
 
 
 def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -43,7 +62,7 @@ def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
-def rules(t: config.C4) -> list[Rule]:
+def rules(t: C4) -> list[Rule]:
     """Placeholder text, code, and too little prose."""
     c4 = "c4" if t.end_punctuation else "c4_unended"
     return [

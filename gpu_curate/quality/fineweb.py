@@ -13,11 +13,31 @@ paper's short lines have fewer than 30 characters, the code's at most 30.)
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
+from gpu_curate.quality.rule import MARKED_SCRIPTS, Rule, bound, fraction, unwritten_words
+from gpu_curate.section import Count, Fraction, Ratio, Section
 
-from gpu_curate import config
-from gpu_curate.quality.rule import Rule, fraction, unwritten_words
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class FineWeb(Section):
+    """Penedo et al. 2024, arXiv:2406.17557, section 3.6. Lines that are not blank."""
+
+    min_nonblank_lines: Count | None = bound(1, "fewer lines that hold a word", "datatrove 0.10.1 (empty)")
+    min_terminal_line_fraction: Fraction | None = bound(
+        0.12, "fewer lines that end in terminal punctuation of any script", "FineWeb, section 3.6", MARKED_SCRIPTS
+    )
+    max_short_line_fraction: Fraction | None = bound(
+        0.67,
+        "more lines of at most 30 characters (a Han letter counts 4, of kana, Hangul, Ethiopic 2)",
+        "FineWeb, section 3.6",
+    )
+    max_duplicate_line_text_fraction: Fraction | None = bound(
+        0.01, "more of it, line ends not counted, in repeated lines", "datatrove 0.10.1 (FineWeb, section 3.6: 0.1)"
+    )
+    max_newline_to_word_ratio: Ratio | None = bound(0.3, "more line ends per word", "datatrove 0.10.1")
 
 
 def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -31,7 +51,7 @@ def scores(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
-def rules(t: config.FineWeb) -> list[Rule]:
+def rules(t: FineWeb) -> list[Rule]:
     """Whether its lines are sentences: ends, lengths, repeats, and how many there are."""
 
     def rule(name: str, score: str, key: str) -> Rule:

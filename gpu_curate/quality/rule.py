@@ -1,15 +1,28 @@
-"""What a rule is, and how a document's words and characters are measured."""
+"""What a rule and its threshold are, and how a document's words and characters are measured.
+
+The modules of the rules hold sections of the config, so NumPy and the ops are imported where they compute.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
+from pydantic import Field
 
-from gpu_curate.config import ANY_SCRIPT, ENGLISH, MARKED_SCRIPTS, SPACED_SCRIPTS, Section
-from gpu_curate.ops.text_stats import DOUBLE_CHARS, HAN_CHARS, HAN_PARTS, UNSPACED_PARTS, WORD_PARTS
+from gpu_curate.section import Section
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# What a rule was made for; `Rule.suits` tells which languages and scripts that is.
+ANY_SCRIPT, SPACED_SCRIPTS, MARKED_SCRIPTS, ENGLISH = (
+    "all scripts",
+    "scripts with spaces between words",
+    "scripts that mark the end of a sentence",
+    "English",
+)
 
 # As `text.scripts` names them.
 UNSPACED_SCRIPTS = frozenset(
@@ -18,17 +31,23 @@ UNSPACED_SCRIPTS = frozenset(
 UNMARKED_SCRIPTS = frozenset(("Thai", "Lao", "Tibetan"))  # Unicode has no Sentence_Terminal of theirs
 
 
+def bound(default: float, drops: str, source: str, made_for: str = ANY_SCRIPT) -> Any:
+    """A threshold: what it drops (a document on the bound is kept), where its value is from, and which texts it suits."""
+    description = f"drops a document with {drops}; null: off; for {made_for}; {source}"
+    return Field(default, description=description, json_schema_extra={"made_for": made_for})
+
+
 @dataclass(frozen=True)
 class Rule:
     """One bound on one score. A document fails if its score lies beyond the bound; on it, it passes.
 
     Args:
         name: `family:rule`, the reason of a dropped document.
-        score: a name of `quality.SCORES`.
+        score: a name of `quality.score_types()`.
         bound: `min`: lower scores fail. `max`: higher ones do.
         limit: the bound; None: the rule is off and fails nothing. 0 is a bound like any other.
         key: of the bound in the family's section of the config.
-        made_for: one of config's ANY_SCRIPT, SPACED_SCRIPTS, MARKED_SCRIPTS, ENGLISH.
+        made_for: one of ANY_SCRIPT, SPACED_SCRIPTS, MARKED_SCRIPTS, ENGLISH.
     """
 
     name: str
@@ -52,6 +71,8 @@ class Rule:
 
     def fails(self, scores: Mapping[str, np.ndarray]) -> np.ndarray:
         """bool of N."""
+        import numpy as np
+
         score_N = scores[self.score]
         if self.limit is None:
             return np.zeros(len(score_N), np.bool_)
@@ -72,17 +93,28 @@ class Rule:
 
 def unwritten_words(stats: Mapping[str, np.ndarray]) -> np.ndarray:
     """int64 of N: words beyond those between spaces, that a reader finds in letters of scripts without spaces."""
+    import numpy as np
+
+    from gpu_curate.ops.text_stats import HAN_PARTS, UNSPACED_PARTS, WORD_PARTS
+
     han, unspaced = (stats[name].astype(np.int64) for name in ("han_letters", "unspaced_letters"))
     return (han * HAN_PARTS + unspaced * UNSPACED_PARTS) // WORD_PARTS
 
 
 def unwritten_chars(stats: Mapping[str, np.ndarray]) -> np.ndarray:
     """int64 of N: characters that letters of Han, kana, Hangul and Ethiopic stand for beyond themselves."""
+    import numpy as np
+
+    from gpu_curate.ops.text_stats import DOUBLE_CHARS, HAN_CHARS
+
     han, double = (stats[name].astype(np.int64) for name in ("han_letters", "double_letters"))
     return han * (HAN_CHARS - 1) + double * (DOUBLE_CHARS - 1)
 
 
 def fraction(part_N: np.ndarray, whole_N: np.ndarray) -> np.ndarray:
     """part / whole as float64, the correctly rounded quotient of the two integers; 0.0 where whole is 0."""
+    import numpy as np
+
     out_N = np.zeros(len(part_N), np.float64)
-    return np.divide(part_N, whole_N, out=out_N, where=whole_N != 0)
+    np.divide(part_N, whole_N, out=out_N, where=whole_N != 0)
+    return out_N

@@ -31,6 +31,7 @@ from gpu_curate.errors import (
     NothingKeptError,
     RetryableError,
 )
+from gpu_curate.quality import check_survivor
 from gpu_curate.runs.engines import Engine, default_workers, make_engine
 from gpu_curate.runs.progress import STATUS, Progress, Quiet, recorded
 from gpu_curate.runs.split import Earlier, bound_of, changed_sides, earlier_split, with_bound
@@ -69,9 +70,8 @@ def fingerprints(config: Config) -> dict[str, str]:
     Raises:
         ConfigError: an input, a tokenizer or a model is missing.
     """
-    from gpu_curate.quality import check_scores
-
-    check_scores(config)
+    if config.dedup.fuzzy is not None:
+        check_survivor(config.dedup.fuzzy.keep, config.language.model is not None)
     found: dict[str, str] = {}
     for stage in active_stages(config):
         found[stage.name] = _fingerprint(stage, config, found)

@@ -19,14 +19,14 @@ from typing import Any
 import yaml
 
 from gpu_curate import hub
-from gpu_curate.config import HuggingFaceSource, JsonlSource, ParquetSource, RowGroups
 from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.compression import COMPRESSIONS
 from gpu_curate.sources.files import open_raw, stem
-from gpu_curate.sources.jsonl import JsonlReader
+from gpu_curate.sources.jsonl import JsonlReader, JsonlSource
 from gpu_curate.sources.listing import File, Listing, PassedOver, Tree, local_file
 from gpu_curate.sources.parquet import ParquetReader
+from gpu_curate.sources.sections import HuggingFaceSource, ParquetSource, RowGroups
 
 _INSTALL = install("huggingface")
 _DOWNLOAD = "download it once (hf download --repo-type dataset --local-dir DIR NAME) and give the folder"

@@ -12,16 +12,17 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import orjson
+from pydantic import Field
 
-from gpu_curate.config import JsonlSource
 from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.compression import compression_by, damage
 from gpu_curate.sources.files import compression_of, is_remote, open_raw, open_stream, read_head
 from gpu_curate.sources.json_values import Value, too_long, values
+from gpu_curate.sources.sections import CompressedSource
 
 HEAD_BYTES = 200
 RECORDS = 100  # that `columns` looks at
@@ -31,6 +32,14 @@ _MAX_VALUES = 1 << 22  # of one line: a Python object takes some 70 bytes, and "
 _COUNTED_BYTES = 4 << 20  # shorter lines cannot hold so many
 _CHUNK = 1 << 22
 BOM = b"\xef\xbb\xbf"
+
+
+class JsonlSource(CompressedSource):
+    """JSON Lines, one object a line, or a JSON array of objects: .jsonl .json .ndjson, plain or compressed."""
+
+    type: Literal["jsonl"]
+    text_column: str = Field("text", description="key that holds the document; dots reach into objects")
+    max_line_bytes: int = Field(128 << 20, gt=0, description="a longer line, or element of an array, is rejected")
 
 
 class JsonlReader:

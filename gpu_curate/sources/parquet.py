@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gpu_curate.config import ParquetSource
 from gpu_curate.errors import ConfigError, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import is_remote, open_raw
+from gpu_curate.sources.sections import ParquetSource
 
 _BATCH_ROWS = 1024
 _BATCH_BYTES = 32 << 20  # of the columns read, as the footer has them; fewer rows where they are long

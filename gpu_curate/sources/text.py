@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field, field_validator
 
 from gpu_curate import lfs
-from gpu_curate.config import AUTO_ENCODING, TextSource
 from gpu_curate.errors import ConfigError, install
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.compression import damage
 from gpu_curate.sources.files import compression_of, open_stream
+from gpu_curate.sources.sections import CompressedSource
 
+AUTO_ENCODING = "auto"
 HEAD_BYTES = 200
 _SAMPLE_BYTES = 4096
 _WIDE_MARKS = (
@@ -19,6 +24,33 @@ _WIDE_MARKS = (
     (b"\xff\xfe", "utf-16-le"),
     (b"\xfe\xff", "utf-16-be"),
 )
+
+
+class TextSource(CompressedSource):
+    """Plain text files: one file, one document."""
+
+    type: Literal["text"]
+    encoding: str = Field(
+        "utf-8",
+        description="of the files; a file that does not decode is rejected; auto: told of each file by its bytes. A byte "
+        "order mark of UTF-16 or UTF-32 is believed always",
+    )
+    max_file_bytes: int = Field(64 << 20, gt=0, description="a larger file is rejected")
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_text_encoding(cls, encoding: str) -> str:
+        if encoding == AUTO_ENCODING:
+            return encoding
+        try:
+            known = codecs.lookup(
+                encoding
+            )._is_text_encoding  # what bytes.decode asks: base64 is a codec, not an encoding
+        except (LookupError, ValueError, UnicodeError):
+            known = False
+        if not known:
+            raise ValueError("not a text encoding of Python (utf-8, latin-1, shift_jis, ...)")
+        return encoding
 
 
 class TextReader:

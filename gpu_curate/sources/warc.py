@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import xxhash
 
-from gpu_curate.config import WarcSource
 from gpu_curate.errors import ConfigError, InputError, install
 from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split, warc_process
 from gpu_curate.sources import http as web
 from gpu_curate.sources.archive import ArchiveRecord, Broken, records
 from gpu_curate.sources.files import is_remote, open_raw, open_stream, stem
+from gpu_curate.sources.sections import WarcSource
 from gpu_curate.text.html import Extraction, Limits, decoded, page_text
 
 _HEAD_BYTES = 64 << 10  # of a response, wherein its HTTP header must end

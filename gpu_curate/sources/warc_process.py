@@ -25,10 +25,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from gpu_curate.config import WarcSource
 from gpu_curate.errors import FatalError, GpuCurateError, RetryableError
 from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split
+from gpu_curate.sources.sections import WarcSource
 
 _SIZE = struct.Struct("<Q")
 _CLOCK = struct.Struct("<qq")

@@ -19,16 +19,17 @@ import io
 import itertools
 import re
 from collections.abc import Iterator
-from typing import IO, NamedTuple
+from typing import IO, Literal, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from gpu_curate.config import WikipediaSource
-from gpu_curate.document import ROW_BITS
+from pydantic import Field
+
 from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.compression import damage
 from gpu_curate.sources.files import compression_of, open_raw, open_stream
+from gpu_curate.sources.sections import CompressedSource
 from gpu_curate.text.wikitext import Namespaces, extract, is_redirect, language_code
 
 HEAD_BYTES = 200
@@ -37,6 +38,15 @@ _HEADER_BYTES = 4 << 20  # siteinfo lies within so much decompressed text
 # extracted text per byte read, measured on the English and Latgalian excerpts: 1.5 to 1.7 of .bz2, 0.3 to 0.5 of XML
 _TEXT_PER_BZ2_BYTE, _TEXT_PER_XML_BYTE = 2, 0.5
 _PAGE_BYTES_LOG2 = 3  # "<page></page>" is longer than 8 bytes, so offset >> 3 is unique
+
+
+class WikipediaSource(CompressedSource):
+    """A MediaWiki XML dump (pages-articles, multistream or not, .bz2 or plain)."""
+
+    type: Literal["wikipedia"]
+    namespaces: list[int] = Field([0], description="namespace numbers kept")
+    keep_tables: bool = Field(False, description="keep the cells of wikitext tables as text")
+    max_page_bytes: int = Field(32 << 20, gt=0, description="a page with more bytes of XML is rejected")
 
 
 class SiteInfo(NamedTuple):
@@ -376,6 +386,8 @@ def _language(database: str, base: str, head: bytes) -> str:
 
 def _slots(size: int) -> int:
     """Rows per byte of a .bz2 file of `size` bytes: a power of two, such that all rows are under 2^36."""
+    from gpu_curate.document import ROW_BITS  # loads pyarrow, and a recipe's reading imports this module
+
     return 1 << max(ROW_BITS - size.bit_length(), 0)
 
 

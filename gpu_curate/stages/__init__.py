@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from gpu_curate.config import Config
-from gpu_curate.store.artifact import Box
+if TYPE_CHECKING:  # the sections beside the stages are part of the config, which is read before pyarrow is loaded
+    from gpu_curate.config import Config
+    from gpu_curate.store.artifact import Box
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Context:
     devices: tuple[str, ...] = ()  # all CUDA devices of the run; a worker sees one of them
 
     def box(self, name: str) -> Box:
+        from gpu_curate.store.artifact import Box
+
         return Box(self.run / self.folders[name])
 
     def has(self, name: str) -> bool:

@@ -243,7 +243,7 @@ class Documents(Stage):
 
     def inputs(self, config: Config) -> Any:
         """Identity of every input file, for the fingerprint at the root."""
-        from gpu_curate.store.fingerprint import content_identity
+        from gpu_curate.sources.identity import content_identity
 
         files = [
             [[f.relative, f.size, content_identity(f, s) if s.content_fingerprint else f.identity] for f in own]

@@ -19,7 +19,7 @@ from gpu_curate.store.files import write_table
 class Scores(Stage):
     """Score every document once; decide nothing. A threshold moves without a second pass.
 
-    Reads: documents(text).  Writes: one column per score of `quality.SCORES`; with a language model also `language`
+    Reads: documents(text).  Writes: one column per score of `quality.score_types()`; with a language model also `language`
     (ISO 639-1 code or `unknown`) and `language_score` float32.
     Memory: partition text and about 300 bytes a document.  Source and deviations: see quality/.
     """

@@ -13,14 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import xxhash
-
-from gpu_curate.config import SourceBase
-from gpu_curate.errors import ConfigError
-from gpu_curate.sources.files import File, open_raw
-
 _PACKAGE = Path(__file__).parents[1]
-_CHUNK = 1 << 24
 DIGITS = 16
 
 
@@ -66,15 +59,3 @@ def versions(distributions: tuple[str, ...]) -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = None
     return found
-
-
-def content_identity(file: File, source: SourceBase) -> str:
-    """xxh3-64 of a file's bytes. Raises: ConfigError: it cannot be read."""
-    state = xxhash.xxh3_64()
-    try:
-        with open_raw(file.path, source.storage_options) as f:
-            while chunk := f.read(_CHUNK):
-                state.update(chunk)
-    except OSError as e:
-        raise ConfigError(f"source {source.name}: {file.path}: {e}") from e
-    return state.hexdigest()

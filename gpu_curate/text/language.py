@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 from gpu_curate import lfs
-from gpu_curate.config import Language
 from gpu_curate.errors import ConfigError, install
 from gpu_curate.text.normalize import well_formed
 from gpu_curate.text.scripts import chars_of
+from gpu_curate.text.sections import Language
 
 UNKNOWN = "unknown"
 PACKAGED = "lid.176.ftz"

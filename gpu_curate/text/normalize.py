@@ -27,8 +27,8 @@ from functools import partial
 
 import numpy as np
 
-from gpu_curate.config import Normalize
 from gpu_curate.jit import njit
+from gpu_curate.text.sections import Normalize
 from gpu_curate.text.swar import HIGH, ONES, U64, at_most, equals, words
 
 

@@ -35,9 +35,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpu_curate.config import Pii
 from gpu_curate.errors import ConfigError, install
 from gpu_curate.jit import njit
+from gpu_curate.text.sections import Pii
 from gpu_curate.text.swar import ONES, U64, at_most, count, equals
 
 # Starts and ends in a bracket: a placeholder never becomes part of what another scan could find.

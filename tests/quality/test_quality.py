@@ -9,6 +9,7 @@ from judge import SECTIONS, failing, scores_of
 from gpu_curate import config, quality
 from gpu_curate.config import Quality
 from gpu_curate.errors import ConfigError
+from gpu_curate.ops.text_stats import SCHEMA
 
 ALL_ON = Quality(**{family: section() for family, section in SECTIONS.items()})
 TEXTS = [
@@ -52,12 +53,12 @@ def test_places_of_rules_do_not_move():
 
 def test_scores_have_the_stated_names_and_types():
     scores = scores_of(*TEXTS)
-    assert {name: v.dtype for name, v in scores.items()} == quality.SCORES
+    assert {name: v.dtype for name, v in scores.items()} == quality.score_types()
     assert all(v.shape == (len(TEXTS),) for v in scores.values())
-    assert {name for name, dtype in quality.SCORES.items() if dtype == np.float64} == {
-        name for name in quality.SCORES if name.endswith(("_fraction", "_ratio")) or name.startswith("mean_")
+    assert {name for name, dtype in quality.score_types().items() if dtype == np.float64} == {
+        name for name in quality.score_types() if name.endswith(("_fraction", "_ratio")) or name.startswith("mean_")
     }
-    assert {rule.score for rule in quality.rules(ALL_ON)} <= set(quality.SCORES)
+    assert {rule.score for rule in quality.rules(ALL_ON)} <= set(quality.score_types())
 
 
 def test_every_rule_says_what_it_was_made_for_and_the_reference_repeats_it():
@@ -102,8 +103,8 @@ def test_stop_words_and_bounds_of_the_recipe_are_for_its_language():
 
 
 def test_scores_of_no_documents():
-    scores = quality.scores({name: np.zeros(0, np.int32) for name in quality.SCHEMA})
-    assert list(scores) == list(quality.SCORES)
+    scores = quality.scores({name: np.zeros(0, np.int32) for name in SCHEMA})
+    assert list(scores) == list(quality.score_types())
     assert quality.evaluate(scores, ALL_ON).shape == (0,)
 
 
@@ -188,9 +189,13 @@ def keeping(keep, **keys):
     return config.parse({"sources": [source], "tokenizer": {"path": "t"}, "dedup": {"fuzzy": {"keep": keep}}, **keys})
 
 
-@pytest.mark.parametrize("keep", ["random", "first", "longest", *(f"highest:{name}" for name in quality.SCORES)])
+def check(recipe):
+    quality.check_survivor(recipe.dedup.fuzzy.keep, recipe.language.model is not None)
+
+
+@pytest.mark.parametrize("keep", ["random", "first", "longest", *(f"highest:{name}" for name in quality.score_types())])
 def test_every_score_can_choose_the_survivor(keep):
-    quality.check_scores(keeping(keep))
+    check(keeping(keep))
 
 
 @pytest.mark.parametrize(
@@ -206,9 +211,8 @@ def test_every_score_can_choose_the_survivor(keep):
 )
 def test_a_survivor_by_an_unknown_score_is_refused_before_any_work(name, hint):
     with pytest.raises(ConfigError, match=f"dedup.fuzzy.keep: highest:{name}: no such score\nhint: .*{hint}"):
-        quality.check_scores(keeping(f"highest:{name}"))
+        check(keeping(f"highest:{name}"))
 
 
-def test_the_language_score_can_choose_with_a_model_and_no_score_is_asked_for_without_fuzzy():
-    quality.check_scores(keeping("highest:language_score", language={"model": "lid.176.ftz"}))
-    quality.check_scores(keeping("random", dedup={"fuzzy": None}))
+def test_the_language_score_can_choose_with_a_model():
+    check(keeping("highest:language_score", language={"model": "lid.176.ftz"}))

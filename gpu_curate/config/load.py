@@ -1,0 +1,306 @@
+"""The one place that reads a recipe's YAML and `--set`, and says what is wrong with it."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from gpu_curate.config.recipe import Config, Source
+from gpu_curate.errors import ConfigError, did_you_mean
+from gpu_curate.section import Section
+from gpu_curate.stages.sections import Reference
+
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 as PyYAML reads it, but a key given twice is an error (`on` and `yes` are one key), and 1e-3 is a number."""
+
+    def get_single_node(self) -> yaml.Node:
+        """The document's nodes, with their own keys checked before `<<` merges others in, which they may override."""
+        root = super().get_single_node()
+        seen: set[int] = set()
+        waiting = [] if root is None else [root]
+        while waiting:
+            node = waiting.pop()
+            if id(node) in seen or isinstance(node, yaml.ScalarNode):
+                continue
+            seen.add(id(node))
+            if isinstance(node, yaml.MappingNode):
+                self._check_keys(node)
+                waiting += [value for _, value in node.value]
+            else:
+                waiting += node.value
+        return root
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Put what `<<` names before a mapping's own pairs, the first of a list last: the last of equal keys counts.
+
+        PyYAML 6.0.4 compares keys by id() here, so that `{<<: *a}` of an `a` that overrides a merge loses short keys.
+        """
+        merges = [value for key, value in node.value if key.tag == _MERGE]
+        node.value = [(key, value) for key, value in node.value if key.tag != _MERGE]
+        for value in merges:
+            mappings = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for mapping in mappings:
+                if not isinstance(mapping, yaml.MappingNode):
+                    line = mapping.start_mark.line + 1
+                    raise ConfigError(f"line {line}: `<<` takes a mapping or a list of mappings, got a {mapping.id}")
+                self.flatten_mapping(mapping)
+                node.value = mapping.value + node.value if mapping is not node else node.value
+
+    def _check_keys(self, node: yaml.MappingNode) -> None:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == _MERGE:
+                continue
+            key = self.construct_object(key_node, deep=True)
+            line = key_node.start_mark.line + 1
+            if not isinstance(key, str | int | float | None):
+                raise ConfigError(f"line {line}: {key!r} cannot be a key")
+            if key in seen:
+                raise ConfigError(f"line {line}: key {key!r} is given twice")
+            seen.add(key)
+
+
+# YAML 1.2 core schema; PyYAML wants a dot. Short enough never to match the 16 hex digits of `shards.validation.bound`.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(?:\d{1,10}(?:\.\d{0,10})?|\.\d{1,10})[eE][-+]?\d{1,3}", re.ASCII),
+    list("-+.0123456789"),
+)
+
+
+def read_yaml(text: str, origin: str) -> Any:
+    """The data of one YAML document; whatever is wrong with it is a ConfigError that names `origin`."""
+    try:
+        return _Loader(text).get_single_data()
+    except ConfigError as e:
+        raise ConfigError(f"{origin}: {e.message}") from e
+    except RecursionError as e:
+        raise ConfigError(f"{origin}: not YAML that can be read: nested too deep") from e
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, OverflowError, AttributeError) as e:
+        # PyYAML converts tagged and date-like scalars without a check: 2024-99-99, !!int abc, !!timestamp x
+        raise ConfigError(f"{origin}: not YAML: {' '.join(str(e).split())}") from e
+
+
+def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Config:
+    """Read a recipe.
+
+    Args:
+        path: YAML file.
+        overrides: "key.path=value" strings, value in YAML ("sources.0.max_documents=100").
+    Raises:
+        ConfigError: the file is missing or not YAML, or a key or value is wrong; names file, key, value and remedy.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as e:
+        raise ConfigError(f"config {file}: no such file", "gpu-curate init writes a recipe for your files") from e
+    except IsADirectoryError as e:
+        raise ConfigError(f"config {file}: a folder, not a recipe", _recipe_hint(file)) from e
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"config {file}: {e}") from e
+    data = read_yaml(text, f"config {file}")
+    if not isinstance(data, dict):
+        raise ConfigError(f"config {file}: expected a mapping of keys, got {type(data).__name__}")
+    for override in overrides or []:
+        _override(data, override)
+    return parse(data, str(file))
+
+
+def _recipe_hint(folder: Path) -> str:
+    """What was meant by a folder that was given as a recipe."""
+    if (folder / "run.json").exists():
+        return f"it is a run directory: gpu-curate status {folder}"
+    try:
+        recipes = sorted(p.name for p in folder.iterdir() if p.suffix in (".yaml", ".yml"))
+    except OSError:
+        recipes = []
+    if recipes:
+        return f"name one of its files: {', '.join(recipes[:8])}{', ...' if len(recipes) > 8 else ''}"
+    return f"gpu-curate init {folder} writes a recipe for the files in it"
+
+
+def parse(data: dict[str, Any], origin: str = "config") -> Config:
+    """A Config from plain data; `origin` names it in errors."""
+    try:
+        return Config.model_validate(data)
+    except ValidationError as e:
+        raise ConfigError("\n".join(f"{origin}: {text}" for text in _explain_all(e.errors(), data))) from e
+
+
+def _override(data: dict[str, Any], text: str) -> None:
+    key, eq, value = text.partition("=")
+    if not eq or not key:
+        raise ConfigError(f"--set {text}: expected key.path=value")
+    parsed = read_yaml(value, f"--set {text}")
+    node: Any = data
+    *parents, last = key.split(".")
+    for i, part in enumerate(parents):
+        if isinstance(node, list):
+            inner = node[_index(node, part, text)]
+        else:
+            inner = node.get(part)
+            if inner is None or isinstance(inner, bool) or inner in ("on", "off"):
+                inner = node[part] = {}
+        if not isinstance(inner, dict | list):
+            raise ConfigError(f"--set {text}: {'.'.join(parents[: i + 1])} is {inner!r} and has no keys")
+        node = inner
+    if isinstance(node, list):
+        node[_index(node, last, text)] = parsed
+    else:
+        node[last] = parsed
+
+
+def _index(node: list[Any], part: str, text: str) -> int:
+    names = [entry.get("name") if isinstance(entry, dict) else None for entry in node]
+    if part in names:  # sources.edu.path reads better than sources.0.path
+        return names.index(part)
+    if not re.fullmatch(r"[0-9]{1,9}", part) or int(part) >= len(node):
+        known = [n for n in names if isinstance(n, str)]
+        what = did_you_mean(part, known) or (f" (it has {', '.join(known)})" if known else "")
+        raise ConfigError(f"--set {text}: {part!r} is neither an index below {len(node)} nor a name in the list{what}")
+    return int(part)
+
+
+_TAGS = {"parquet", "jsonl", "text", "wikipedia", "warc", "huggingface"}
+# What pydantic calls a member of a union in the place of an error: a type or a model, never a key of ours.
+_BRANCH = re.compile(r"str|int|float|bool|none|constrained-\w+|[A-Z]\w*|[\w-]+\[.*\]", re.DOTALL)
+_FROM_YAML = {True: "yes, on and true", False: "no, off and false"}
+
+
+def _explain_all(errors: list[Any], data: Any) -> Iterator[str]:
+    """One line a wrong value. A value that fits no member of a union is one error for each of them in pydantic."""
+    unions: dict[tuple[Any, ...], list[Any]] = {}
+    for err in errors:
+        unions.setdefault(_split_at_branch(err["loc"], data)[0], []).append(err)
+    for own in unions.values():
+        keys = [_split_at_branch(e["loc"], data)[1] for e in own]
+        deepest = max(map(len, keys))  # the member that was meant is the one whose inside was looked at
+        meant = [e for e, k in zip(own, keys, strict=True) if len(k) == deepest]
+        whole = len(meant) > 1 and all(e["loc"][:-1] == meant[0]["loc"][:-1] for e in meant) and deepest == 0
+        yield from [_explain(meant, data)] if whole else [_explain([e], data) for e in meant]
+
+
+def _split_at_branch(loc: tuple[Any, ...], data: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The place of a union and what lies below its member; the whole place and () where there is no union."""
+    node = data
+    for i, part in enumerate(loc):
+        if _is_branch(part, node):
+            return loc[:i], loc[i + 1 :]
+        node = _inside(node, part)
+    return loc, ()
+
+
+def _is_branch(part: Any, node: Any) -> bool:
+    there = isinstance(node, dict) and part in node
+    return isinstance(part, str) and not there and _BRANCH.fullmatch(part) is not None
+
+
+def _inside(node: Any, part: Any) -> Any:
+    if part in _TAGS and not (isinstance(node, dict) and part in node):
+        return node  # the type of a source, which pydantic puts in
+    try:
+        return node[part]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _explain(errors: list[Any], data: Any) -> str:
+    """`key: what, got value`, of the errors that the members of a union gave for one value, or of one error."""
+    err = errors[0]
+    where = ".".join(_named(err["loc"], data))
+    if err["type"] == "extra_forbidden":
+        return f"{where}: unknown key{_near(err)}"
+    if err["type"] == "missing":
+        return f"{where}: missing"
+    if err["type"] == "union_tag_invalid":
+        known = re.findall(r"'(\w+)'", err["ctx"]["expected_tags"])
+        got = err["ctx"]["tag"]
+        return f"{where}: type {got!r} is not one of {', '.join(known)}{did_you_mean(got, known)}"
+    if err["type"] == "union_tag_not_found":
+        return f"{where}: type is missing (one of {', '.join(sorted(_TAGS))})"
+    got = err["input"]
+    shown = "" if isinstance(got, dict | list | BaseModel) else f", got {got!r}{_remedy(errors)}"
+    if err["type"] in ("model_type", "dict_type") and len(errors) == 1:
+        return f"{where}: expected a mapping of keys, got {got!r}{_remedy(errors)}"
+    messages = [e["msg"].removeprefix("Value error, ") for e in errors]
+    message = messages[0] + "".join(f" or {m.removeprefix('Input should be ')}" for m in messages[1:])
+    return f"{where + ': ' if where else ''}{message[0].lower() + message[1:]}{shown}"
+
+
+def _remedy(errors: list[Any]) -> str:
+    """What would do: the word that was misspelt, or quotes where YAML took a word for something else."""
+    got, kinds = errors[0]["input"], {e["type"] for e in errors}
+    known = [w for e in errors if e["type"] == "literal_error" for w in re.findall(r"'([^']*)'", e["ctx"]["expected"])]
+    words = {True: {"yes", "on"}, False: {"no", "off"}}
+    if isinstance(got, bool) and ("string_type" in kinds or words[got] & set(known)):
+        return f" (YAML reads {_FROM_YAML[got]} as this: write a word in quotes, '{'yes' if got else 'no'}')"
+    if isinstance(got, int | float | datetime.date) and "string_type" in kinds:
+        kind = "a date" if isinstance(got, datetime.date) else "a number"
+        return f" ({kind} to YAML: write text in quotes, '{got}')"
+    if isinstance(got, str) and kinds & {"int_type", "float_type"} and _is_number(got):
+        return f" (text: write the number without quotes, {got})"
+    if "string_pattern_mismatch" in kinds:
+        known += re.findall(r"[a-z_]{3,}", errors[0]["ctx"]["pattern"])
+    if kinds & {"model_type", "dict_type"}:
+        known += ["on", "off", "null"]
+    return did_you_mean(got, known)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _named(loc: tuple[Any, ...], data: Any) -> Iterator[str]:
+    """The keys down to a value; an entry of a list by its name, as `--set` takes it."""
+    node = data
+    for part in loc:
+        if _is_branch(part, node):
+            continue
+        inside = _inside(node, part)
+        if inside is node and part in _TAGS:
+            continue
+        node = inside
+        name = node.get("name") if isinstance(part, int) and isinstance(node, dict) else None
+        yield name if isinstance(name, str) and name else str(part)
+
+
+def _near(err: Any) -> str:
+    """A suggestion for a misspelt key, from the fields of the section it stands in."""
+    section: Any = Config
+    for part in err["loc"][:-1]:
+        section = _child(section, part)
+        if section is None:
+            return ""
+    return did_you_mean(err["loc"][-1], section.model_fields) or f" (known: {', '.join(section.model_fields)})"
+
+
+def _child(section: Any, part: Any) -> Any:
+    by_tag = {m.model_fields["type"].annotation.__args__[0]: m for m in get_args(get_args(Source)[0])}
+    if isinstance(part, int):
+        return section
+    if part in by_tag:
+        return by_tag[part]
+    if section is None or part not in getattr(section, "model_fields", {}):
+        return None
+    if part == "sources":
+        return Config
+    if part == "references":
+        return Reference
+    annotation = section.model_fields[part].annotation
+    options = [annotation, *getattr(annotation, "__args__", ())]
+    return next((o for o in options if isinstance(o, type) and issubclass(o, Section)), None)

@@ -1,0 +1,117 @@
+"""A recipe: the sections put together, and what must hold between them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from gpu_curate.quality import Quality
+from gpu_curate.runs.section import Run
+from gpu_curate.section import Section
+from gpu_curate.sources.jsonl import JsonlSource
+from gpu_curate.sources.sections import (
+    HuggingFaceSource,
+    ParquetSource,
+    SourceBase,
+    WarcSource,
+)
+from gpu_curate.sources.text import TextSource
+from gpu_curate.sources.wikipedia import WikipediaSource
+from gpu_curate.stages.sections import Dedup, Reference, Shards
+from gpu_curate.text.sections import Language, Normalize, Pii
+from gpu_curate.tokenizer_section import Tokenizer
+
+Source = Annotated[
+    ParquetSource | JsonlSource | TextSource | WikipediaSource | WarcSource | HuggingFaceSource,
+    Field(discriminator="type"),
+]
+# Columns that documents/ and documents.parquet have of themselves, so no `keep_columns` may bring one of these names.
+COLUMNS = ("doc_id", "text", "source", "path", "row", "group", "split", "position", "tokens")
+
+
+class Config(Section):
+    """A recipe."""
+
+    off: ClassVar[dict[str, Any]] = {
+        "language": {},  # its defaults do nothing
+        "pii": {},
+        "quality": {},
+        "dedup": {"exact": False, "fuzzy": None},
+        "references": [],
+        "min_tokens": 0,
+    }
+
+    sources: list[Source] = Field(min_length=1, description="what is read")
+    normalize: Normalize | None = Field(Normalize(), description="null: off")
+    language: Language = Field(Language(), description="language identification")
+    pii: Pii = Field(Pii(), description="personal data")
+    quality: Quality = Field(Quality(), description="filters")
+    dedup: Dedup = Field(Dedup(), description="duplicates")
+    references: list[Reference] = Field([], description="reference sets")
+    tokenizer: Tokenizer = Field(description="required: `path` or `train`")
+    min_tokens: int = Field(64, ge=0, description="a shorter document is dropped (too_few_tokens)")
+    shards: Shards = Field(Shards(), description="output")
+    run: Run = Field(Run(), description="execution")
+
+    @field_validator("shards", "run", mode="before")
+    @classmethod
+    def _needed(cls, section: Any, info: ValidationInfo) -> Any:
+        if section is None or section in (False, "off"):
+            what = "a run always writes shards" if info.field_name == "shards" else "a run always runs somehow"
+            raise ValueError(f"{what}, so it cannot be off; leave the key out for its defaults, or give keys below it")
+        return section
+
+    @field_validator("sources")
+    @classmethod
+    def _unique_sources(cls, sources: list[SourceBase]) -> list[SourceBase]:
+        _unique("sources", [s.name for s in sources])
+        for source in sources:
+            _unique(f"{source.name}.keep_columns", [c if isinstance(c, str) else c.as_ for c in source.keep_columns])
+            taken = [c for c in source.kept if c in COLUMNS]
+            if taken:
+                raise ValueError(
+                    f"{source.name}.keep_columns: {taken[0]!r} is a column that every document has ({', '.join(COLUMNS)}); "
+                    f"carry yours under another name: {{column: {source.kept[taken[0]]}, as: {taken[0]}_of_source}}"
+                )
+            if source.weight is not None and source.tokens is not None:
+                raise ValueError(
+                    f"{source.name} has `weight` and `tokens`; a source has one of them, or none and is used whole"
+                )
+        return sources
+
+    @field_validator("references")
+    @classmethod
+    def _unique_references(cls, references: list[Reference]) -> list[Reference]:
+        _unique("references", [r.name for r in references])
+        return references
+
+    @model_validator(mode="after")
+    def _groups(self) -> Config:
+        if self.dedup.fuzzy is not None and self.dedup.fuzzy.scope == "group":
+            missing = [s.name for s in self.sources if s.group_column is None]
+            if missing:
+                raise ValueError(f"dedup.fuzzy.scope: group needs group_column in every source, missing in {missing}")
+        return self
+
+    @model_validator(mode="after")
+    def _shared_out(self) -> Config:
+        if self.shards.mixture_tokens is not None and all(s.weight is None for s in self.sources):
+            raise ValueError(
+                "shards.mixture_tokens is shared out by `weight`, and no source has one: give each a weight"
+            )
+        return self
+
+
+def public(config: Config) -> dict[str, Any]:
+    """The config as plain data for files that others may read: the values of `storage_options` (keys, tokens) are left out."""
+    data = config.model_dump(mode="json")
+    for source in data["sources"]:
+        source["storage_options"] = dict.fromkeys(source["storage_options"], "(hidden)")
+    return data
+
+
+def _unique(key: str, names: list[str]) -> None:
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise ValueError(f"two entries of {key} are named {twice[0]!r}; names must differ")

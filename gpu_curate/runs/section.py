@@ -1,0 +1,39 @@
+"""The section of how a recipe is run."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from gpu_curate.section import Section
+
+
+class Run(Section):
+    """How it runs; nothing here changes a byte of the output."""
+
+    off: ClassVar[dict[str, Any]] = {"by_reference": []}
+
+    backend: Literal["auto", "cpu", "gpu"] = Field("auto", description="where documents are put")
+    engine: str = Field(
+        "local", description="local, inline (one process), dask, dask-cuda, or a dask scheduler's address (tcp://...)"
+    )
+    workers: int | None = Field(None, ge=1, description="worker processes; null: one per core")
+    partition_bytes: int = Field(
+        268_435_456,
+        ge=1 << 16,
+        description="bytes of text per partition, the work of one task; smaller keeps more workers busy with few files",
+    )
+    by_reference: list[Literal["parquet", "jsonl"]] = Field(
+        ["parquet"],
+        description="source types whose text is not copied into documents/ where nothing changes it: `normalize: null`, no "
+        "`pii` replaced, local files not compressed; they must stay as they are until the run has ended",
+    )
+    strict: bool = Field(False, description="a rejected record stops the run")
+    allow_unreadable: bool = Field(
+        False,
+        description="exit status 0 though no record of some file could be read; false: 1, and all else is written",
+    )
+    allow_empty: bool = Field(
+        False, description="exit status 0 though some source gave no document; false: 1, and all else is written"
+    )

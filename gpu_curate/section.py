@@ -1,0 +1,51 @@
+"""The base of the config's sections, which stand beside what they configure: what `null`, `on` and `off` mean, and shared types.
+
+Unknown keys are errors. `None` (YAML `null`) switches a thing off; `0.0` is a value. Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+MAX_SEED = (1 << 64) - 1  # seeds are one 64-bit state
+MAX_TOKENS = 10**15  # more than any corpus has; float64 sums of counts are exact up to 9e15
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Ratio = Annotated[float, Field(ge=0.0)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """A section of the config: unknown keys are errors, values do not change after loading.
+
+    A number is a number and a switch is a switch: "64" and true are no integers, and infinity is no weight.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    # key → what `null` and `off` mean for it, where that is not None
+    off: ClassVar[dict[str, Any]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _switch(cls, data: Any) -> Any:
+        """`null`, `off` and `false` switch off what can be, `on` and `true` a section with its defaults."""
+        return {k: cls._switched(k, v) for k, v in data.items()} if isinstance(data, dict) else data
+
+    @classmethod
+    def _switched(cls, key: str, value: Any) -> Any:
+        field = cls.model_fields.get(key)
+        if field is None or not (value is None or isinstance(value, bool) or value in ("on", "off")):
+            return value
+        kinds = typing.get_args(field.annotation)
+        section = type(None) in kinds and any(isinstance(k, type) and issubclass(k, Section) for k in kinds)
+        if value in (True, "on"):
+            return {} if section else value
+        if key in cls.off:
+            return cls.off[key]
+        named = re.search(r"null: (?:off|none)", field.description or "")
+        return None if section or (type(None) in kinds and named) else value

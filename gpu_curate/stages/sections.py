@@ -1,0 +1,146 @@
+"""The sections of the stages, apart from them, since they load NumPy and pyarrow: duplicates, references, shards."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from gpu_curate.section import MAX_SEED, MAX_TOKENS, Section
+
+
+class Fuzzy(Section):
+    """MinHash LSH: two documents of shingle Jaccard similarity s share a bucket with probability 1-(1-s^rows)^bands."""
+
+    shingle_words: int = Field(5, ge=1, le=32, description="words per shingle")
+    num_bands: int = Field(14, ge=1, le=4096, description="bands; FineWeb, section 3.4")
+    rows_per_band: int = Field(8, ge=1, le=4096, description="signature rows per band")
+    num_hashes: int | None = Field(None, ge=1, description="num_bands x rows_per_band; may be given as a check")
+    seed: int = Field(42, ge=0, le=MAX_SEED, description="of the permutations and the survivor rule")
+    family: Literal["affine", "fmix64"] = Field("affine", description="permutation family")
+    scope: Literal["global", "group"] = Field("global", description="`group`: only within a source's group_column")
+    verify: Literal["none", "signature", "exact"] = Field(
+        "none",
+        description="how similarity is checked: by the signatures or by the texts; none: a shared bucket is enough",
+    )
+    verify_against: Literal["pair", "survivor"] = Field(
+        "survivor",
+        description="with verify: `survivor`: nothing is removed that is below the threshold to the document that is kept "
+        "for it; `pair`: candidate pairs reach it, and chains of them are removed whole",
+    )
+    threshold: float = Field(
+        0.7,
+        gt=0.0,
+        le=1.0,
+        description="with verify: Jaccard similarity that a duplicate needs; for none, verify: none",
+    )
+    keep: str = Field(
+        "random",
+        pattern=r"^(random|first|longest|highest:[a-z0-9_]+)$",
+        description="survivor of a component: random (content keyed), first, longest, highest:SCORE",
+    )
+    max_source_share: float = Field(
+        0.8, ge=0.0, le=1.0, description="warn when more than this share of a source is removed as duplicates"
+    )
+    components: Literal["auto", "scipy", "curator"] = Field(
+        "auto", description="who builds components from edges: union-find/SciPy on the CPU, NeMo Curator on GPUs"
+    )
+
+    @model_validator(mode="after")
+    def _hashes_fit(self) -> Fuzzy:
+        need = self.num_bands * self.rows_per_band
+        if self.num_hashes is not None and self.num_hashes != need:
+            raise ValueError(
+                f"num_bands={self.num_bands} x rows_per_band={self.rows_per_band} needs num_hashes={need}, "
+                f"got {self.num_hashes}; set num_hashes: {need} or leave it out"
+            )
+        return self
+
+
+class Dedup(Section):
+    """Duplicate removal."""
+
+    off: ClassVar[dict[str, Any]] = {"exact": False}
+
+    exact: bool | Literal["compare"] = Field(
+        True, description="by xxh3-128 of the text; `compare` also compares the text"
+    )
+    fuzzy: Fuzzy | None = Field(Fuzzy(), description="null: off")
+
+
+class Reference(Section):
+    """A reference set: benchmarks, a tokenizer's training sample, an older corpus."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", description="name in reports; unique in the config")
+    path: str | list[str] = Field(description="JSONL, JSON, Parquet, text or zip files of them; glob or list")
+    text_fields: list[str] = Field(["text"], description="fields whose texts are items; dots reach into objects")
+    action: Literal["decontaminate", "train_only", "dedup_against"] = Field(description="what a match leads to")
+    follow_links: bool = Field(False, description="follow links that leave the named folder")
+    hidden_files: bool = Field(False, description="read files whose names begin with `.` or `_` too")
+    ngram_words: int = Field(
+        13,
+        ge=1,
+        le=256,
+        description="decontaminate: words per n-gram (Brown et al. 2020, appendix C). In unspaced scripts 2 Han "
+        "characters, 3 kana, 5 Thai or Tibetan, 5.5 Lao or Khmer, 7.5 Burmese code points count as a word; a word of Korean, "
+        "Tamil, Telugu, Kannada or Ethiopic script counts as 1.5, of Malayalam as 2",
+    )
+    max_coverage: float = Field(
+        0.0,
+        ge=0.0,
+        le=1.0,
+        description="decontaminate: a document is dropped when it holds more than this share of one item's n-grams",
+    )
+    whole_items: bool = Field(False, description="decontaminate: items shorter than ngram_words match as a whole")
+    min_unspaced_words: int = Field(
+        3,
+        ge=1,
+        le=256,
+        description="whole_items: an item in a script without spaces needs so many words (3: 6 Han characters, 9 kana, 15 "
+        "Thai code points), since a name of two characters stands in half a corpus",
+    )
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.path] if isinstance(self.path, str) else list(self.path)
+
+
+class Validation(Section):
+    """The validation split: the lowest shuffle keys, whole documents."""
+
+    tokens: int = Field(15_000_000, ge=0, description="tokens wanted; the document that passes it is the last")
+    max_fraction: float = Field(
+        0.1, ge=0.0, le=1.0, description="at most this share of the kept tokens (small corpora)"
+    )
+    bound: str | None = Field(
+        None,
+        pattern=r"^[0-9a-f]{16}$",
+        description="pin the split: manifest.json's split bound; null: that of the run directory's latest shards, if it has any",
+    )
+    earlier: str | None = Field(
+        None, description="pin the split to that of an earlier run: its directory, folder of shards or manifest.json"
+    )
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Validation:
+        if self.bound is not None and self.earlier is not None:
+            raise ValueError("give one of `bound` and `earlier`")
+        return self
+
+
+class Shards(Section):
+    """The output."""
+
+    off: ClassVar[dict[str, Any]] = {"validation": {"tokens": 0}}
+
+    format: Literal["llmc", "nanogpt", "megatron"] = Field("llmc", description="file format of the shards")
+    tokens_per_shard: int = Field(100_000_000, ge=1, lt=1 << 31, description="the last shard may be shorter")
+    shuffle_seed: int = Field(1337, ge=0, le=MAX_SEED, description="of the content-keyed shuffle")
+    validation: Validation = Field(Validation(), description="held-out split")
+    mixture_tokens: int | None = Field(
+        None,
+        gt=0,
+        le=MAX_TOKENS,
+        description="tokens in all that `weight`s share out; null: as many as the source that is scarcest for its weight allows, each once",
+    )
+    max_epochs: float = Field(4.0, gt=0, le=1000, description="most times a source may be repeated to reach its share")
