@@ -11,14 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gpu_curate import lsh
 from gpu_curate.config import Config, Fuzzy
-from gpu_curate.document import TextColumn
+from gpu_curate.ops.bands import BandSpec
+from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.store.files import write_table
-
-
-def band_column(b: int) -> str:
-    return f"band_{b:02d}"
 
 
 class Signatures(Stage):
@@ -34,6 +32,7 @@ class Signatures(Stage):
     follows: ClassVar[str | None] = "documents"
     code: ClassVar[tuple[str, ...]] = (
         "stages.signatures",
+        "lsh",
         "ops.words",
         "ops.minhash",
         "ops.bands",
@@ -59,10 +58,11 @@ class Signatures(Stage):
 
         watch = Stopwatch()
         fuzzy = context.config.dedup.fuzzy
+        plain = None if fuzzy is None else fuzzy_of(fuzzy)
         documents = context.box(self.follows)
         path = documents.verified(part, ".parquet")
         scope_N = scope_keys(pq.read_table(path, columns=["source", "group"], use_threads=False), fuzzy)
-        made, how, more = compute(context, path, lambda text: hash_documents(text, fuzzy, bands=not scope_N.any()))
+        made, how, more = compute(context, path, lambda text: lsh.hash_documents(text, plain, bands=not scope_N.any()))
         columns: dict[str, Any] = {
             "content_hi": made["content"][:, 0],
             "content_lo": made["content"][:, 1],
@@ -74,7 +74,7 @@ class Signatures(Stage):
             bands_NB = made.get("bands")
             if bands_NB is None:
                 bands_NB = band_hashes(made["signature"], band_spec(fuzzy), scope_N).T
-            columns.update((band_column(b), bands_NB[:, b]) for b in range(fuzzy.num_bands))
+            columns.update((lsh.band_column(b), bands_NB[:, b]) for b in range(fuzzy.num_bands))
             if fuzzy.verify == "signature":
                 columns["signature"] = _fixed_width(made["signature"])
         box = context.box(self.name)
@@ -86,32 +86,6 @@ class Signatures(Stage):
         return box.commit(part, [out], {**facts, **watch.facts()})
 
 
-def hash_documents(text: TextColumn, fuzzy: Fuzzy | None, bands: bool) -> dict[str, Any]:
-    """Hashes of every document, computed where `text` lives.
-
-    Args:
-        text: N documents.
-        fuzzy: None leaves out the signature.
-        bands: hash the bands here, for `scope: global`.
-    Returns:
-        content uint64 (N, 2), bytes int64; with `fuzzy` n_shingles int64, and bands uint64 (N, B) or signature
-        uint32 (N, H), both with `verify: signature`.
-    """
-    from gpu_curate.ops.bands import band_hashes
-    from gpu_curate.ops.content_hash import content_hash
-    from gpu_curate.ops.minhash import signatures
-
-    made = {"content": content_hash(text), "bytes": text.offsets[1:] - text.offsets[:-1]}
-    if fuzzy is None:
-        return made
-    sig_NH, made["n_shingles"] = signatures(text, minhash_spec(fuzzy))
-    if bands:
-        made["bands"] = band_hashes(sig_NH, band_spec(fuzzy)).T
-    if not bands or fuzzy.verify == "signature":
-        made["signature"] = sig_NH
-    return made
-
-
 def _column(values: Any) -> Any:
     return np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values
 
@@ -121,20 +95,23 @@ def _fixed_width(sig_NH: np.ndarray) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1] * 4), len(rows), [None, pa.py_buffer(rows)])
 
 
-def band_spec(fuzzy: Fuzzy) -> Any:
-    from gpu_curate.ops.bands import BandSpec
-
+def band_spec(fuzzy: Fuzzy) -> BandSpec:
     return BandSpec(num_bands=fuzzy.num_bands, rows_per_band=fuzzy.rows_per_band)
 
 
-def minhash_spec(fuzzy: Fuzzy) -> Any:
-    from gpu_curate.ops.minhash import MinHashSpec
-
+def minhash_spec(fuzzy: Fuzzy) -> MinHashSpec:
     return MinHashSpec(
         shingle_words=fuzzy.shingle_words,
         num_hashes=fuzzy.num_bands * fuzzy.rows_per_band,
         seed=fuzzy.seed,
         family=fuzzy.family,
+    )
+
+
+def fuzzy_of(section: Fuzzy) -> lsh.Fuzzy:
+    """`dedup.fuzzy` as plain values."""
+    return lsh.Fuzzy(
+        minhash_spec(section), band_spec(section), section.verify, section.verify_against, section.threshold
     )
 
 
