@@ -4,6 +4,7 @@
     ├── ConfigError      the run never starts: a key, a value, a path or a tool is wrong
     │   └── UnreachableError   nothing is known of a path: the network or a permission stands before it
     ├── InputError       one record is wrong: it goes to rejects, the run goes on (strict: the run stops)
+    │   └── RefusedFooter      of one file nothing can be read: the process that read its footer did not survive it
     ├── CorruptError     a published file differs from its receipt: it is discarded and made again
     ├── RetryableError   the same task may succeed if tried again (a network hiccup)
     ├── DeviceError      the GPU cannot be used or failed: the run stops and says why
@@ -43,6 +44,10 @@ class UnreachableError(ConfigError):
 
 
 class InputError(GpuCurateError):
+    pass
+
+
+class RefusedFooter(InputError):
     pass
 
 

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Iterator
 from typing import Any
 
-from gpu_curate.errors import GpuCurateError, InputError, one_line
+from gpu_curate.errors import GpuCurateError, InputError, RefusedFooter, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
 
 # the machine's trouble, whatever file it met
@@ -39,6 +39,10 @@ def refusal(e: BaseException) -> str:
 
 def read(reader: Any, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
     """`reader.read`; whatever it raises about the file is one reject more, and the file is cut there."""
+    if split.refused is not None:
+        if not skip:
+            yield Reject(split.first_row, None, split.refused, cut=True)
+        return
     last: Any = None
     try:
         for item in reader.read(split, skip) if skip else reader.read(split):
@@ -52,12 +56,38 @@ def read(reader: Any, split: Split, skip: int = 0) -> Iterator[Record | Reject |
 
 
 def splits(reader: Any, path: str, size: int, max_bytes: int) -> list[Split]:
-    """`reader.splits`; a file that its library cannot cut is one split, and `read` says what is wrong with it."""
+    """`reader.splits`; a file that its library cannot cut is one split, and `read` says what is wrong with it.
+
+    Footers are read in another process (see `sources.footers`): a file that it did not survive is never opened again.
+    """
     try:
-        return reader.splits(path, size, max_bytes)
+        if not _in_footer(reader, path):
+            return reader.splits(path, size, max_bytes)
+        from gpu_curate.sources import footers
+
+        found, rows = footers.ask(reader, "splits", path, size, max_bytes)
+        if rows is not None:
+            reader.rows[path] = rows
+        return found
+    except RefusedFooter as e:
+        return [Split(path, 0, -1, 0, 0, refused=f"unreadable: {e.message}")]
     except BaseException as e:
         refusal(e)
     return [Split(path, 0, -1, 0, 0)]
+
+
+def columns(reader: Any, path: str) -> tuple[list[str], int | None]:
+    """`reader.columns`; footers as in `splits`. Raises: RefusedFooter, and what it raises."""
+    if not _in_footer(reader, path):
+        return reader.columns(path)
+    from gpu_curate.sources import footers
+
+    return footers.ask(reader, "columns", path)[0]
+
+
+def _in_footer(reader: Any, path: str) -> bool:
+    in_footer = getattr(reader, "in_footer", None)
+    return in_footer is not None and in_footer(path)
 
 
 def head(text: str | bytes, size: int = 200) -> bytes:

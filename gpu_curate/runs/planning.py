@@ -23,6 +23,7 @@ WORKER_TEXT_FACTOR = 5  # times the bytes of a partition
 GLOBAL_BYTES_PER_DOCUMENT = 250  # the plan of the shards; duplicates take 100
 BYTES_PER_DOCUMENT = 2000  # guess of the mean, for counts before anything is read
 BYTES_PER_TOKEN = 4.2
+_REFUSED = 10  # files named that nothing can be read of
 DEVICE_TEXT_FACTOR = 6
 
 
@@ -81,6 +82,10 @@ def make_plan(config: Config, run: Path, fresh: bool = False) -> dict[str, Any]:
     free = shutil.disk_usage(_existing(run)).free
     warnings = [*without_effect(config), *lacking]
     warnings += [f"{name}: {what}" for name, passed in passed_over.items() if (what := passed.sentence())]
+    refused = [s for t in tasks for s, _ in t.pieces if s.refused is not None]
+    warnings += [f"{s.path}: {s.refused}" for s in refused[:_REFUSED]]
+    if len(refused) > _REFUSED:
+        warnings.append(f"... and {len(refused) - _REFUSED:,} other files")
     if disk > free:
         warnings.append(f"about {disk / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free on that disk")
     memory = workers * worker + whole

@@ -19,6 +19,7 @@ class Split(NamedTuple):
     first_row: int  # row of the first record in this split; rows number every record of the file, good or bad
     nbytes: int  # estimate of the text in it, for cutting partitions
     plain: bool = True  # records lie in the file as it is and can be read again from `start`; not compressed, no array
+    refused: str | None = None  # why nothing of the file can be read: a library would take the process down
 
 
 class Record(NamedTuple):
@@ -49,7 +50,10 @@ class Skip(NamedTuple):
 
 
 class Reader(Protocol):
-    """What every reader offers. Constructed from its section of the config; picklable; opens nothing until asked."""
+    """What every reader offers. Constructed from its section of the config; picklable; opens nothing until asked.
+
+    One with `in_footer(path)` says by it of which files `splits` and `columns` ask a library that may take the process down.
+    """
 
     def splits(self, path: str, size: int, max_bytes: int) -> list[Split]:
         """How the file at `path` (of `size` bytes) is read by several workers, in order. Reads headers at most."""

@@ -80,6 +80,10 @@ class HuggingFaceReader:
         chosen = self._readable(splits[source.split])
         return Listing([files[name] for name in chosen], passed_over)
 
+    def in_footer(self, path: str) -> bool:
+        """As ParquetReader has it, of files that it reads."""
+        return not path.startswith(_STREAM) and self._reader(path) is self._parquet
+
     def columns(self, path: str) -> tuple[list[str], int | None]:
         """As the readers of its files have it; of a stream, what the library knows."""
         if path.startswith(_STREAM):

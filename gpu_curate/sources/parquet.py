@@ -52,17 +52,20 @@ class ParquetReader:
             if isinstance(e, FileNotFoundError):
                 raise ConfigError(f"{path}: no such file") from e
             return [Split(path, 0, -1, 0, 0)]  # read() says what is wrong with it, in rejects
-        text = self._text_leaf(path, metadata)
+        self._check_text(path, metadata)
         self.rows[path] = metadata.num_rows
         if metadata.num_rows == 0:
             return [Split(path, 0, -1, 0, 0)]  # read() says that it is empty
         splits: list[Split] = []
         row = 0
         pick = self.source.row_groups
+        leaves = self._leaves(metadata)
         for group in range(metadata.num_row_groups):
             info = metadata.row_group(group)
-            rows, nbytes = info.num_rows, info.column(text).total_uncompressed_size
+            rows = info.num_rows
             if group >= pick.offset and (group - pick.offset) % pick.every == 0 and rows:
+                chunks = [info.column(i) for i in leaves]  # all that are read: `sources.footers` says why
+                nbytes = chunks[0].total_uncompressed_size
                 # adjacent groups only: a Split is one range
                 last = splits[-1] if splits else None
                 if last is not None and last.stop == group and last.nbytes + nbytes <= max_bytes:
@@ -72,13 +75,17 @@ class ParquetReader:
             row += rows
         return splits
 
+    def in_footer(self, path: str) -> bool:
+        """Whether `splits` and `columns` read a footer: Arrow ends the process at some damaged ones."""
+        return True
+
     def columns(self, path: str) -> tuple[list[str], None]:
         """The columns of a file, dotted where they are inside others."""
         with open_raw(path, self.source.storage_options, random=True) as f:
             schema = pq.read_metadata(f).schema
         return list(dict.fromkeys(schema.column(i).path for i in range(len(schema)))), None
 
-    def _text_leaf(self, path: str, metadata: pq.FileMetaData) -> int:
+    def _check_text(self, path: str, metadata: pq.FileMetaData) -> None:
         names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
         wanted = dict.fromkeys([self.source.text_column, *self._keep])
         fitting = {c: [n for n in names if n == c or n.startswith(c + ".")] for c in wanted}
@@ -100,7 +107,6 @@ class ParquetReader:
                 f"source {self.source.name}: {path}: column {self.source.text_column!r} is "
                 f"{'a list of ' if column.max_repetition_level else ''}{kind if logical == 'NONE' else logical}, not a string"
             )
-        return leaf
 
     def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
         row = split.first_row
@@ -110,7 +116,7 @@ class ParquetReader:
                 if file.metadata.num_rows == 0:
                     yield Skip("empty_file")
                     return
-                self._text_leaf(split.path, file.metadata)
+                self._check_text(split.path, file.metadata)
                 stop = split.stop if split.stop >= 0 else file.metadata.num_row_groups
                 if any(self._repeats(file.metadata, g) for g in range(split.start, stop)):  # each value is kept once
                     options = {"metadata": file.metadata, "read_dictionary": [self.source.text_column]}
@@ -122,12 +128,16 @@ class ParquetReader:
         except (pa.ArrowException, OSError, OverflowError) as e:
             yield Reject(row, None, f"unreadable: {one_line(e)}", cut=True)
 
-    def _chunks(self, metadata: pq.FileMetaData, group: int) -> list[pq.ColumnChunkMetaData]:
-        """The chunks of a row group that are read, the text's first. By number: what a chunk says of its path may differ."""
+    def _leaves(self, metadata: pq.FileMetaData) -> list[int]:
+        """The numbers of the columns that are read, the text's first."""
         names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
         text = self.source.text_column
         read = [i for i, n in enumerate(names) if any(n == w or n.startswith(w + ".") for w in (text, *self._keep))]
-        return [metadata.row_group(group).column(i) for i in sorted(read, key=lambda i: names[i] != text)]
+        return sorted(read, key=lambda i: names[i] != text)
+
+    def _chunks(self, metadata: pq.FileMetaData, group: int) -> list[pq.ColumnChunkMetaData]:
+        """The chunks of a row group that are read, the text's first. By number: what a chunk says of its path may differ."""
+        return [metadata.row_group(group).column(i) for i in self._leaves(metadata)]
 
     def _repeats(self, metadata: pq.FileMetaData, group: int) -> bool:
         """True if the texts of a row group are numbers into a dictionary, so that they may be far longer than its bytes."""

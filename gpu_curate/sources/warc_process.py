@@ -14,7 +14,6 @@ import gc
 import logging
 import mmap
 import os
-import pickle
 import select
 import signal
 import struct
@@ -28,9 +27,9 @@ from typing import Any, BinaryIO
 from gpu_curate.errors import FatalError, GpuCurateError, RetryableError
 from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split
+from gpu_curate.sources.pipes import receive, send
 from gpu_curate.sources.sections import WarcSource
 
-_SIZE = struct.Struct("<Q")
 _CLOCK = struct.Struct("<qq")
 _START_S = 120.0  # imports on a busy machine
 _BATCH_ITEMS, _BATCH_CHARS = 64, 1 << 18  # sent together
@@ -88,7 +87,7 @@ class _Process:
     def request(self, source: WarcSource, split: Split, first_row: int, refused: dict[int, str], skip: int) -> None:
         self.files += 1
         with contextlib.suppress(BrokenPipeError):  # it has ended: `receive` says so
-            _send(self.child.stdin, (source, split, first_row, refused, skip))
+            send(self.child.stdin, (source, split, first_row, refused, skip))
 
     def receive(self, timeout_s: float) -> Any:
         """The next message, or None if none began within `timeout_s`. Raises: EOFError if the child has ended."""
@@ -97,7 +96,7 @@ class _Process:
         poll.register(fd, select.POLLIN)
         if not poll.poll(timeout_s * 1000):
             return None
-        return pickle.loads(_read(fd, _SIZE.unpack(_read(fd, _SIZE.size))[0]))
+        return receive(fd)
 
     def close(self) -> int:
         """End the child. Returns: its exit status, negative for a signal."""
@@ -110,26 +109,6 @@ class _Process:
             with contextlib.suppress(OSError):
                 stream.close()
         return code
-
-
-def _read(fd: int, size: int) -> bytes:
-    """Exactly `size` bytes of a pipe. Raises: EOFError."""
-    pieces = []
-    while size:
-        piece = os.read(fd, min(size, 1 << 20))
-        if not piece:
-            raise EOFError
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
-
-
-def _send(pipe: Any, message: Any) -> None:
-    """One message into an unbuffered pipe."""
-    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    rest = memoryview(_SIZE.pack(len(data)) + data)
-    while rest:
-        rest = rest[pipe.write(rest) :]
 
 
 # ----------------------------------------------------------------------------------------------------------- parent
@@ -213,10 +192,13 @@ def _serve(requests: BinaryIO, replies: Any, clock: _Clock) -> None:
     from gpu_curate.sources.warc import WarcReader
     from gpu_curate.text.html import DEFAULT, page_text
 
-    _send(replies, "ready")
+    send(replies, "ready")
     warm: set[str] = set()
-    while size := requests.read(_SIZE.size):
-        source, split, first_row, refused, skip = pickle.loads(requests.read(_SIZE.unpack(size)[0]))
+    while True:
+        try:
+            source, split, first_row, refused, skip = receive(requests.fileno())
+        except EOFError:
+            return
         items: list[Any] = []
         chars, last = 0, first_row
         try:
@@ -230,31 +212,31 @@ def _serve(requests: BinaryIO, replies: Any, clock: _Clock) -> None:
                 gc.set_threshold(20_000, 20, 20)
             for row, item in WarcReader(source).records(split, first_row, clock, refused, skip):
                 if row > last and (len(items) >= _BATCH_ITEMS or chars >= _BATCH_CHARS):
-                    _send(replies, (row, items))
+                    send(replies, (row, items))
                     items, chars = [], 0
                 last = row
                 items.append(item)
                 chars += len(item.text) if isinstance(item, Record) else 0
-            _send(replies, (None, items))
+            send(replies, (None, items))
         except BrokenPipeError:
             return
         except GpuCurateError as e:
-            _send(replies, e)
+            send(replies, e)
         except MemoryError as e:
-            _send(replies, FatalError(f"{split.path}: out of memory {e}"))
+            send(replies, FatalError(f"{split.path}: out of memory {e}"))
         except BaseException as e:  # the archive reader or a library of it failed: the file is cut there
             reason = refusal(e)
             if isinstance(e, OSError) and not items:
-                _send(replies, e)
+                send(replies, e)
             else:  # after those that were read
                 items.append(Reject(last, None, f"unreadable: {reason}", cut=True))
-                _send(replies, (None, items))
+                send(replies, (None, items))
 
 
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     logging.disable(logging.CRITICAL)
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+    requests, replies = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # nothing that a library prints may get into the replies
     with contextlib.suppress(BrokenPipeError):
         _serve(requests, replies, _Clock(int(sys.argv[1])))

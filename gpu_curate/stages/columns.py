@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
+from gpu_curate import guard
 from gpu_curate.config import Config, SourceBase
 from gpu_curate.errors import ConfigError, GpuCurateError
-from gpu_curate.guard import refusal
 from gpu_curate.sources import Reader
 from gpu_curate.sources.files import File
 
@@ -38,19 +38,18 @@ def look(reader: Reader, files: list[File], wanted: Iterable[str] = ()) -> Seen 
     Args:
         wanted: no further file is opened once these are found.
     """
-    columns = getattr(reader, "columns", None)
-    if columns is None:
+    if not hasattr(reader, "columns"):
         return None
     some = [f for f in files if f.size] or files
     step = max(len(some) // _FILES, 1)
     seen: Seen | None = None
     for file in some[::step][:_FILES]:
         try:
-            names, records = columns(file.path)
-        except GpuCurateError:  # a network that fails says so when the file is read
+            names, records = guard.columns(reader, file.path)
+        except GpuCurateError:  # a network that fails says so when the file is read, a footer that is refused likewise
             continue
         except BaseException as e:
-            refusal(e)
+            guard.refusal(e)
             continue
         if not names and records is not None:
             continue

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import time
 import unicodedata
@@ -17,8 +19,16 @@ import pyarrow as pa
 from gpu_curate import guard
 from gpu_curate.config import Config, ParquetSource, SourceBase, WarcSource
 from gpu_curate.document import MAX_FILES, doc_id
-from gpu_curate.errors import MAX_ATTEMPTS, ConfigError, FatalError, InputError, RetryableError, UnreachableError
-from gpu_curate.sources import Reader, Record, Reject, Skip, Split
+from gpu_curate.errors import (
+    MAX_ATTEMPTS,
+    ConfigError,
+    CorruptError,
+    FatalError,
+    InputError,
+    RetryableError,
+    UnreachableError,
+)
+from gpu_curate.sources import Reader, Record, Reject, Skip, Split, footers
 from gpu_curate.sources.files import find, refuse_stand_in
 from gpu_curate.sources.listing import File, Listing
 from gpu_curate.stages import Context, Stage, Stopwatch
@@ -38,6 +48,7 @@ SCHEMA = pa.schema(
     ]
 )
 _MAX_TASKS = 999_999
+TASKS = ".tasks.json"  # in documents/: what its tasks read, so that a run that goes on opens no file again to cut it
 FILES = ".files.json"  # in documents/: file number → source, path, size, records where the file says how many
 PASSED_OVER = ".passed_over.json"  # in documents/ and references/: source → what its patterns hold and is not read
 MARKUP_SUFFIX = ".markup.json"  # [markup, text] of the first documents of a partition that were extracted from markup
@@ -143,6 +154,7 @@ def read_tasks(config: Config, files: list[list[File]], rows: dict[str, int] | N
         if pieces:
             tasks.append(ReadTask(index, pieces, nbytes))
         file_number += len(own)
+    footers.close()  # who has read them is of no more use
     if wrong:
         told = sorted({e.message for e in wrong})
         rest = [f"... and {len(told) - 10:,} other files"] if len(told) > 10 else []
@@ -184,6 +196,36 @@ def _splits(source: SourceBase, reader: Reader, file: File, max_bytes: int, wron
         except RetryableError as e:
             error = e
     raise FatalError(f"{error.message} ({MAX_ATTEMPTS} times)", "run again when the server answers") from error
+
+
+def _listing(config: Config, files: list[list[File]], rows: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [
+        {"source": s.name, "path": f.path, "bytes": f.size, "identity": f.identity, "rows": rows.get(f.path)}
+        for s, own in zip(config.sources, files, strict=True)
+        for f in own
+    ]
+
+
+def _kept_tasks(folder: Path, config: Config, files: list[list[File]]) -> list[ReadTask] | None:
+    """The tasks as they were cut before, of the same files; None if that is not known.
+
+    The folder is of one fingerprint: the same recipe and code. Paths may differ (they were moved), and then are cut again.
+    """
+    try:
+        before = read_json(folder / FILES)
+        seal, _, body = (folder / TASKS).read_text(encoding="ascii").partition("\n")
+        rows = {f["path"]: f["rows"] for f in before}
+    except (OSError, CorruptError, ValueError, LookupError, TypeError):
+        return None
+    if seal != _seal(body) or before != _listing(config, files, rows):
+        return None
+    return [
+        ReadTask(source, [Piece(Split(*s), n) for s, n in pieces], size) for source, pieces, size in json.loads(body)
+    ]
+
+
+def _seal(body: str) -> str:
+    return hashlib.sha256(body.encode("ascii")).hexdigest()
 
 
 class Documents(Stage):
@@ -255,20 +297,21 @@ class Documents(Stage):
         return files, [file_hash(Path(p)) for p in lists if Path(p).is_file()]
 
     def plan(self, context: Context) -> dict[str, Any]:
+        folder = context.box(self.name).folder
         found = listings(context.config)
         files = [listing.files for listing in found]
-        rows: dict[str, int] = {}
-        tasks = read_tasks(context.config, files, rows)
-        listing = [
-            {"source": s.name, "path": f.path, "bytes": f.size, "identity": f.identity, "rows": rows.get(f.path)}
-            for s, own in zip(context.config.sources, files, strict=True)
-            for f in own
-        ]
-        write_json(context.box(self.name).folder / FILES, listing)  # file number → file
+        tasks = _kept_tasks(folder, context.config, files)
+        if tasks is not None:
+            footers.close()  # the check of the columns may have asked
+        else:
+            rows: dict[str, int] = {}
+            tasks = read_tasks(context.config, files, rows)
+            write_json(folder / FILES, _listing(context.config, files, rows))  # file number → file
+            with publish(folder / TASKS) as temp:
+                body = json.dumps(tasks)
+                temp.write_text(f"{_seal(body)}\n{body}", encoding="ascii")
         passed = {s.name: l.passed_over.facts() for s, l in zip(context.config.sources, found, strict=True)}
-        write_json(
-            context.box(self.name).folder / PASSED_OVER, {name: facts for name, facts in passed.items() if facts}
-        )
+        write_json(folder / PASSED_OVER, {name: facts for name, facts in passed.items() if facts})
         return {f"{number:06d}": task for number, task in enumerate(tasks)}
 
     def finish(self, context: Context) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, Any, ClassVar
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from gpu_curate.config import Config, Reference
 from gpu_curate.document import MAX_FILES, doc_id
 from gpu_curate.errors import ConfigError, InputError
 from gpu_curate.guard import refusal
+from gpu_curate.sources import footers
 from gpu_curate.sources.compression import decompressed
 from gpu_curate.sources.files import find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
@@ -89,7 +92,9 @@ class References(Stage):
         first = MAX_FILES + sum(len(own) for _, own in sets[:task])
         rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         nbytes = 0
+        marker = _marker(context, part)
         for number, file in enumerate(files, first):
+            marker.write_bytes(os.fsencode(file.path))
             for row, text in enumerate(items(file.path, reference.text_fields)):
                 try:
                     utf8 = normalize(text)
@@ -99,6 +104,8 @@ class References(Stage):
                 for name, value in zip(SCHEMA.names, values, strict=True):
                     rows[name].append(value)
                 nbytes += len(utf8)
+        marker.unlink(missing_ok=True)
+        footers.close()
         if not rows["doc_id"]:
             raise ConfigError(
                 f"reference {reference.name}: no text under {', '.join(reference.text_fields)} in {len(files)} files",
@@ -109,6 +116,17 @@ class References(Stage):
         write_table(path, pa.table({f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}))
         facts = {"documents": len(rows["doc_id"]), "bytes": nbytes, "backend": "cpu", "set": reference.name}
         return box.commit(part, [path], {**facts, **watch.facts()})
+
+    def at_hand(self, context: Context, part: str) -> str:
+        try:
+            return f"reading {os.fsdecode(_marker(context, part).read_bytes())}"
+        except OSError:
+            return ""
+
+
+def _marker(context: Context, part: str) -> Path:
+    """Holds the path of the file that a task reads: who it was when a library takes the process down."""
+    return context.box("references").folder / f".reading-{part}"
 
 
 class ReferenceSignatures(Signatures):
@@ -130,6 +148,8 @@ def items(path: str, fields: list[str]) -> Iterator[str]:
     """
     lfs.refuse(path, "reference file")
     try:
+        if stem(path).endswith(_PARQUET):
+            footers.ask(_Footer(None), "walk", path)
         with open_raw(path) as raw:
             if not path.lower().endswith(".zip"):
                 yield from _member(path, raw, fields)
@@ -144,6 +164,20 @@ def items(path: str, fields: list[str]) -> Iterator[str]:
     except BaseException as e:
         reason = "nested too deeply" if isinstance(e, RecursionError) else refusal(e)
         raise ConfigError(f"reference file {path} cannot be read: {reason}", "repair or replace the file") from e
+
+
+class _Footer:
+    """The footer of a Parquet file, for the process that may be lost with it."""
+
+    def __init__(self, source: None):
+        self.source = source
+
+    def walk(self, path: str) -> None:
+        with open_raw(path, random=True) as f:
+            metadata = pq.read_metadata(f)
+        for group in range(metadata.num_row_groups):
+            for column in range(metadata.num_columns):
+                metadata.row_group(group).column(column)
 
 
 def _member(path: str, raw: IO[bytes], fields: list[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from gpu_curate.config import did_you_mean
 from gpu_curate.console import human_bytes
-from gpu_curate.errors import ConfigError, GpuCurateError, one_line
+from gpu_curate.errors import ConfigError, GpuCurateError, RefusedFooter, one_line
 
 _HEAD_BYTES = 1 << 20  # of a file that is looked at, decompressed
 _RECORDS = 50  # looked at for the text column
@@ -126,7 +126,26 @@ def look(path: str) -> Look:
     return _look_at_text(path, size, head)
 
 
+class _Parquet:
+    """Looks at a Parquet file; asked in another process, which a damaged one may end."""
+
+    def __init__(self, source: None):
+        self.source = source
+
+    def look(self, path: str, size: int) -> Look:
+        return _look_inside(path, size)
+
+
 def _look_at_parquet(path: str, size: int) -> Look:
+    from gpu_curate.sources import footers
+
+    try:
+        return footers.ask(_Parquet(None), "look", path, size)[0]
+    except RefusedFooter as e:
+        return Look(path, size, None, f"unreadable: {e.message}")
+
+
+def _look_inside(path: str, size: int) -> Look:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -139,14 +139,14 @@ def test_page_that_ends_the_process_is_rejected_and_the_rest_read(tmp_path, monk
 def test_process_that_ends_between_pages_is_worth_another_try(tmp_path, monkeypatch):
     r, split = reader(tmp_path / "a.warc", page())
     assert len(list(r.read(split))) == 1
-    send = warc_process._send
+    send = warc_process.send
 
     def kill_first(pipe, message):
         os.kill(Process.started[-1].pid, signal.SIGKILL)
         os.waitid(os.P_PID, Process.started[-1].pid, os.WEXITED | os.WNOWAIT)
         send(pipe, message)
 
-    monkeypatch.setattr(warc_process, "_send", kill_first)
+    monkeypatch.setattr(warc_process, "send", kill_first)
     with pytest.raises(RetryableError, match=r"a\.warc: the process that reads it ended \(SIGKILL\)"):
         list(r.read(split))
 

@@ -283,26 +283,29 @@ def test_a_run_of_blanks_that_tiktoken_cannot_take_has_the_ids_of_the_other_libr
     assert {r["tokens"] for r in rows if r["row"] == 12} == {1_000_003}
 
 
-def test_a_reader_that_takes_the_process_down_is_tried_again_and_then_named(tmp_path, tokenizer):
-    jsonl(tmp_path / "a.jsonl", TEXTS[:6])
-    jsonl(tmp_path / "fatal.jsonl", TEXTS[6:])
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_reader_that_takes_the_process_down_is_tried_again_and_then_named(tmp_path, tokenizer, kind):
+    for name, texts in {"a": TEXTS[:6], "fatal": TEXTS[6:]}.items():
+        jsonl(tmp_path / f"{name}.jsonl", texts)
+        pq.write_table(pa.table({"text": texts}), tmp_path / f"{name}.parquet")
+    reader = f"{kind.capitalize()}Reader"
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal\n"
-        "from gpu_curate.sources.jsonl import JsonlReader\n"
-        "read = JsonlReader.read\n"
+        f"from gpu_curate.sources.{kind} import {reader}\nread = {reader}.read\n"
         "def kill(self, split, skip=0):\n"
         "    if 'fatal' in split.path: os.kill(os.getpid(), signal.SIGSEGV)\n"
         "    return read(self, split, skip)\n"
-        "JsonlReader.read = kill\n"
+        f"{reader}.read = kill\n"
     )
     path = tmp_path / "r.yaml"
-    path.write_text(yaml.safe_dump(recipe(tmp_path / "*.jsonl", tokenizer, run={"workers": 2})))
+    sources = [{"name": "s", "type": kind, "path": str(tmp_path / f"*.{kind}")}]
+    path.write_text(yaml.safe_dump(recipe("", tokenizer, sources=sources, run={"workers": 2})))
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "gpu_curate.cli", "run", str(path), "--out", str(tmp_path / "r")]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert "a worker process died; its partitions are run again" in done.stderr
-    assert f"documents, partition 000000, reading {tmp_path}/fatal.jsonl: failed 3 times" in done.stderr
+    assert f"documents, partition 000000, reading {tmp_path}/fatal.{kind}: failed 3 times" in done.stderr
     assert "Traceback" not in done.stderr
 
 

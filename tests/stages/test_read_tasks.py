@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gpu_curate import guard
 from gpu_curate.config import Config
 from gpu_curate.errors import MAX_ATTEMPTS, FatalError, RetryableError
-from gpu_curate.sources.parquet import ParquetReader
 from gpu_curate.stages.documents import inventory, read_tasks
 
 
@@ -23,16 +23,16 @@ def failing(tmp_path, monkeypatch):
     config = Config.model_validate(
         {"sources": [{"name": "s", "type": "parquet", "path": str(tmp_path)}], "tokenizer": {"path": "gpt2"}}
     )
-    tries, splits = Counter(), ParquetReader.splits
+    tries, splits = Counter(), guard.splits
 
     def set_failures(failures):
-        def fail_first(self, path, size, max_bytes):
+        def fail_first(reader, path, size, max_bytes):
             tries[path[-9:]] += 1
             if path.endswith("b.parquet") and tries["b.parquet"] <= failures:
                 raise RetryableError(f"{path}: connection reset")
-            return splits(self, path, size, max_bytes)
+            return splits(reader, path, size, max_bytes)
 
-        monkeypatch.setattr(ParquetReader, "splits", fail_first)
+        monkeypatch.setattr(guard, "splits", fail_first)
 
     return config, tries, set_failures
 
