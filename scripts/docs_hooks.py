@@ -98,6 +98,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return _unescape("".join(parts))
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Refuse a page that would load something from elsewhere."""
+    found = re.search(r"<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=[\"']?(https?:[^\"' >]+)", output)
+    if found:
+        from mkdocs.exceptions import PluginError
+
+        raise PluginError(f"{page.file.src_uri} loads {found[1]}")
+    return output
+
+
 def _unescape(markdown: str) -> str:
     """A bar inside code in a table: code hosts want it escaped, Python-Markdown shows the backslash."""
     return re.sub(r"`[^`\n]*\\\|[^`\n]*`", lambda m: m[0].replace("\\|", "|"), markdown)
