@@ -18,6 +18,7 @@ from test_loader import documents, make
 from typer.testing import CliRunner
 
 from gpu_curate import cli, config
+from gpu_curate.quality.rule import ANY_SCRIPT, SPACED_SCRIPTS
 from gpu_curate.tools import config_reference
 
 DOCS = ROOT / "docs"
@@ -160,7 +161,7 @@ def test_what_rules_were_made_for_stands_on_the_page_of_the_rules():
                 assert f"`{key}`" in part, (family, key)
     for key, field in config.GopherRepetition.model_fields.items():
         made_for = (field.json_schema_extra or {}).get("made_for")
-        assert made_for in (None, config.SPACED_SCRIPTS if "gram" in key else config.ANY_SCRIPT), key
+        assert made_for in (None, SPACED_SCRIPTS if "gram" in key else ANY_SCRIPT), key
 
 
 def test_the_walk_from_own_files_to_shards_runs_as_written(tmp_path, monkeypatch):
