@@ -264,7 +264,6 @@ def test_the_stage_of_the_documentation_runs_as_written(tmp_path, monkeypatch, f
 
     import pyarrow.parquet as pq
 
-    from gpu_curate import stages
     from gpu_curate.runs import pipeline
     from gpu_curate.store import fingerprint
 
@@ -273,7 +272,7 @@ def test_the_stage_of_the_documentation_runs_as_written(tmp_path, monkeypatch, f
     module = types.ModuleType("digits")
     monkeypatch.setitem(_sys.modules, "digits", module)
     exec(re.search(r"```python\n(.*)```", block, re.S)[1], module.__dict__)
-    everything = stages.all_stages()
+    everything = pipeline.all_stages()
     monkeypatch.setattr(pipeline, "all_stages", lambda: [*everything, module.Digits()])
     monkeypatch.setattr(fingerprint, "code_digest", lambda names: "x")
     monkeypatch.setattr(pipeline, "code_digest", lambda names: "x")

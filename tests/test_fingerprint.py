@@ -11,7 +11,7 @@ from places import ROOT
 
 from gpu_curate import config
 from gpu_curate.runs import pipeline
-from gpu_curate.stages import all_stages
+from gpu_curate.stages.order import all_stages
 from gpu_curate.store import fingerprint
 from gpu_curate.tokenizer import train
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpu_curate.errors import ConfigError
-from gpu_curate.stages import all_stages
+from gpu_curate.stages.order import all_stages
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.lock import remove_temporaries, run_lock
 from gpu_curate.store.run_directory import (

@@ -37,7 +37,8 @@ from gpu_curate.runs.progress import STATUS, Progress, Quiet, recorded
 from gpu_curate.runs.split import Earlier, bound_of, changed_sides, earlier_split, with_bound
 from gpu_curate.sources.files import is_remote
 from gpu_curate.sources.listing import fixed_folder
-from gpu_curate.stages import Context, Stage, all_stages
+from gpu_curate.stages import Context, Stage
+from gpu_curate.stages.order import all_stages
 from gpu_curate.stages.partition_text import without_effect
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import disk_error, lock_holder, publish, read_json, write_json

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from gpu_curate.config import did_you_mean
-from gpu_curate.console import human_bytes
 from gpu_curate.errors import ConfigError, GpuCurateError, RefusedFooter, one_line
+from gpu_curate.runs.progress import human_bytes
 
 _HEAD_BYTES = 1 << 20  # of a file that is looked at, decompressed
 _RECORDS = 50  # looked at for the text column
