@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,7 +109,12 @@ def _load(config: Path, out: Path | None, workers: int | None, backend: str | No
         more.append(f"run.workers={workers}")
     if backend is not None:
         more.append(f"run.backend={backend}")
-    return load(config, more), out or Path("runs") / config.stem
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", FutureWarning)
+        loaded = load(config, more)
+    for warning in told:
+        print(f"warning: {warning.message}", file=sys.stderr)
+    return loaded, out or Path("runs") / config.stem
 
 
 @app.command(

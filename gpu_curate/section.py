@@ -9,7 +9,7 @@ import re
 import typing
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 MAX_SEED = (1 << 64) - 1  # seeds are one 64-bit state
 MAX_TOKENS = 10**15  # more than any corpus has; float64 sums of counts are exact up to 9e15
@@ -29,12 +29,26 @@ class Section(BaseModel):
 
     # key → what `null` and `off` mean for it, where that is not None
     off: ClassVar[dict[str, Any]] = {}
+    # key → earlier name of a value → its name now
+    renamed: ClassVar[dict[str, dict[str, str]]] = {}
 
     @model_validator(mode="before")
     @classmethod
-    def _switch(cls, data: Any) -> Any:
-        """`null`, `off` and `false` switch off what can be, `on` and `true` a section with its defaults."""
-        return {k: cls._switched(k, v) for k, v in data.items()} if isinstance(data, dict) else data
+    def _switch(cls, data: Any, info: ValidationInfo) -> Any:
+        """`null`, `off` and `false` switch off what can be, `on` and `true` a section with its defaults.
+
+        A value by its earlier name is read by its present one; the hint goes to the list that is the context, if one is.
+        """
+        if not isinstance(data, dict):
+            return data
+        return {k: cls._switched(k, cls._present(k, v, info.context)) for k, v in data.items()}
+
+    @classmethod
+    def _present(cls, key: str, value: Any, hints: list[str] | None) -> Any:
+        now = cls.renamed.get(key, {}).get(value) if isinstance(value, str) else None
+        if now is not None and hints is not None:
+            hints.append(f"{key}: {value} is called {now} now; write {key}: {now}")
+        return value if now is None else now
 
     @classmethod
     def _switched(cls, key: str, value: Any) -> Any:

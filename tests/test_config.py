@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import pytest
+from typer.testing import CliRunner
 
-from gpu_curate import config
+from gpu_curate import cli, config
 from gpu_curate.errors import ConfigError
 
 MINIMAL = {"sources": [{"name": "a", "type": "jsonl", "path": "x.jsonl"}], "tokenizer": {"path": "t.json"}}
@@ -414,3 +416,23 @@ def test_a_kept_column_may_have_another_name():
     ):
         with pytest.raises(ConfigError, match=said):
             config.parse(with_keys(sources=[{**source, "keep_columns": wrong}]))
+
+
+def test_an_earlier_name_of_a_value_is_read_with_a_hint(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("sources: [{name: a, type: jsonl, path: x}]\ntokenizer: {path: t}\n")
+    with pytest.warns(FutureWarning, match=r"r\.yaml: components: scipy is called cpu now; write components: cpu"):
+        fuzzy = config.load(path, ["dedup.fuzzy.components=scipy"]).dedup.fuzzy
+    assert fuzzy.components == "cpu"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert config.load(path, ["dedup.fuzzy.components=cpu"]).dedup.fuzzy == fuzzy
+        assert config.parse(with_keys(dedup={"fuzzy": {"components": "scipy"}})).dedup.fuzzy == fuzzy  # of an old run
+    with pytest.raises(ConfigError, match=r"components: input should be 'auto', 'cpu' or 'curator', got 'spicy'"):
+        config.load(path, ["dedup.fuzzy.components=spicy"])
+
+
+def test_the_command_line_tells_the_hint_of_an_earlier_name(tmp_path):
+    (tmp_path / "r.yaml").write_text("sources: [{name: a, type: jsonl, path: x}]\ntokenizer: {path: t}\n")
+    told = CliRunner().invoke(cli.app, ["plan", str(tmp_path / "r.yaml"), "--set", "dedup.fuzzy.components=scipy"])
+    assert f"warning: {tmp_path / 'r.yaml'}: components: scipy is called cpu now" in told.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import warnings
 from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -97,6 +98,8 @@ def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Co
     Args:
         path: YAML file.
         overrides: "key.path=value" strings, value in YAML ("sources.0.max_documents=100").
+    Warns:
+        FutureWarning: a value is given by its earlier name; it is read.
     Raises:
         ConfigError: the file is missing or not YAML, or a key or value is wrong; names file, key, value and remedy.
     """
@@ -114,7 +117,11 @@ def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Co
         raise ConfigError(f"config {file}: expected a mapping of keys, got {type(data).__name__}")
     for override in overrides or []:
         _override(data, override)
-    return parse(data, str(file))
+    hints: list[str] = []
+    config = parse(data, str(file), hints)
+    for hint in hints:
+        warnings.warn(f"{file}: {hint}", FutureWarning, stacklevel=2)
+    return config
 
 
 def _recipe_hint(folder: Path) -> str:
@@ -130,10 +137,10 @@ def _recipe_hint(folder: Path) -> str:
     return f"gpu-curate init {folder} writes a recipe for the files in it"
 
 
-def parse(data: dict[str, Any], origin: str = "config") -> Config:
-    """A Config from plain data; `origin` names it in errors."""
+def parse(data: dict[str, Any], origin: str = "config", hints: list[str] | None = None) -> Config:
+    """A Config from plain data; `origin` names it in errors. `hints` takes what was read by an earlier name."""
     try:
-        return Config.model_validate(data)
+        return Config.model_validate(data, context=hints)
     except ValidationError as e:
         raise ConfigError("\n".join(f"{origin}: {text}" for text in _explain_all(e.errors(), data))) from e
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpu_curate.runs.pipeline import Outcome
 
 PLANTED_FOUND = "a planted copy of an item is found"
-LIBRARIES = ("numpy", "numba", "pyarrow", "tokenizers", "gigatoken", "xxhash", "scipy")
+LIBRARIES = ("numpy", "numba", "pyarrow", "tokenizers", "gigatoken", "xxhash")
 
 
 def accounts(outcome: Outcome) -> dict[str, Any]:

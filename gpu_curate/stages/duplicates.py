@@ -282,7 +282,7 @@ def _connect_by_curator(context: Context, corpus: RunCorpus, fuzzy: lsh.Fuzzy, c
 def _curator_wanted(context: Context) -> bool:
     fuzzy = context.config.dedup.fuzzy
     assert fuzzy is not None
-    if fuzzy.components == "scipy" or context.backend != "gpu":
+    if fuzzy.components == "cpu" or context.backend != "gpu":
         if fuzzy.components == "curator":
             raise ConfigError(
                 "dedup.fuzzy.components: curator needs the GPU backend, this run is on the CPU",

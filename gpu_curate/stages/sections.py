@@ -12,6 +12,8 @@ from gpu_curate.section import MAX_SEED, MAX_TOKENS, Section
 class Fuzzy(Section):
     """MinHash LSH: two documents of shingle Jaccard similarity s share a bucket with probability 1-(1-s^rows)^bands."""
 
+    renamed: ClassVar[dict[str, dict[str, str]]] = {"components": {"scipy": "cpu"}}
+
     shingle_words: int = Field(5, ge=1, le=32, description="words per shingle")
     num_bands: int = Field(14, ge=1, le=4096, description="bands; FineWeb, section 3.4")
     rows_per_band: int = Field(8, ge=1, le=4096, description="signature rows per band")
@@ -42,8 +44,8 @@ class Fuzzy(Section):
     max_source_share: float = Field(
         0.8, ge=0.0, le=1.0, description="warn when more than this share of a source is removed as duplicates"
     )
-    components: Literal["auto", "scipy", "curator"] = Field(
-        "auto", description="who builds components from edges: union-find/SciPy on the CPU, NeMo Curator on GPUs"
+    components: Literal["auto", "cpu", "curator"] = Field(
+        "auto", description="who builds components from edges: union-find on the CPU, NeMo Curator on GPUs"
     )
 
     @model_validator(mode="after")

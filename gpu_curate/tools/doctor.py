@@ -194,7 +194,7 @@ _HANGS = {
     "nvml": "the driver hangs: `nvidia-smi` will too; look at dmesg, restart the driver or the machine",
     "driver": "the driver hangs: `nvidia-smi` will too; look at dmesg, restart the driver or the machine",
     "curator": "an import from a slow network disk? Put the environment on a local one",
-    "components": "Ray does not start: is there another one on this host (`ray status`)? Or set components: scipy",
+    "components": "Ray does not start: is there another one on this host (`ray status`)? Or set components: cpu",
 }
 
 
@@ -435,7 +435,7 @@ def _curator() -> list[Check]:
                 importlib.import_module("nemo_curator.backends.ray_actor_pool")
             checks.append(Check("GPU", name, "ok", str(getattr(imported, "__version__", "version unknown"))))
         except Exception as e:
-            checks.append(Check("GPU", name, "failed", _error(e), f"{wanted}; or set dedup.fuzzy.components: scipy"))
+            checks.append(Check("GPU", name, "failed", _error(e), f"{wanted}; or set dedup.fuzzy.components: cpu"))
     return checks
 
 
@@ -668,9 +668,9 @@ def _components() -> list[Check]:
         with tempfile.TemporaryDirectory() as folder:
             label_N, _ = curator.connect([(pairs[0].copy(), pairs[1].copy())], 10, Path(folder) / "c", 1)
     except GpuCurateError as e:
-        return [Check("self-test, GPU", name, "failed", e.message[-300:], "set dedup.fuzzy.components: scipy")]
+        return [Check("self-test, GPU", name, "failed", e.message[-300:], "set dedup.fuzzy.components: cpu")]
     if not np.array_equal(label_N, expected.labels()):
-        return [Check("self-test, GPU", name, "failed", f"{label_N.tolist()} instead of {expected.labels().tolist()}", "set dedup.fuzzy.components: scipy")]  # fmt: skip
+        return [Check("self-test, GPU", name, "failed", f"{label_N.tolist()} instead of {expected.labels().tolist()}", "set dedup.fuzzy.components: cpu")]  # fmt: skip
     return [Check("self-test, GPU", name, "ok", "equals the CPU")]
 
 

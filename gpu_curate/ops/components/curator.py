@@ -110,7 +110,7 @@ def run(files: list[Path], folder: Path, num_gpus: int, devices: tuple[str, ...]
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise DeviceError(
             f"NeMo Curator's components failed with status {status.returncode} (log: {log}):\n{tail}",
-            "dedup.fuzzy.components: scipy does the same on the CPU",
+            "dedup.fuzzy.components: cpu does the same on the CPU",
         )
     return [Path(f) for f in json.loads(done.read_text())]
 
