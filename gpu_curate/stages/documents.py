@@ -461,7 +461,7 @@ class Counts:
 
     def personal(self, spans: Sequence[Any], text: bytes) -> None:
         """Count the findings in a text, and keep the shape of the first few of each type, to show what was taken for what."""
-        from gpu_curate.text.pii import shape
+        from gpu_curate.text.pii.spans import shape
 
         self.pii.update(span.kind for span in spans)
         for span in spans:

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from gpu_curate.config import Normalize, Pii
 from gpu_curate.stages.documents import _SCRUB_BYTES
 from gpu_curate.text.normalize import normalize
-from gpu_curate.text.pii import PLACEHOLDERS, PiiScanner
+from gpu_curate.text.pii import PiiScanner
+from gpu_curate.text.pii.spans import PLACEHOLDERS
 
 BASE = "read + normalise"
 

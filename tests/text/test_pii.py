@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from gpu_curate.config import Pii
 from gpu_curate.text import pii
-from gpu_curate.text.pii import PLACEHOLDERS, PiiScanner, Span, shape
+from gpu_curate.text.pii import PiiScanner, email, labels, marks
+from gpu_curate.text.pii.iban import mod_97
+from gpu_curate.text.pii.spans import PLACEHOLDERS, Span, in_characters, shape
 
 pytest.importorskip("phonenumbers", reason="needs phonenumbers (the extra `pii`)")
 
@@ -194,13 +196,13 @@ def test_numbers_after_other_words_are_no_phone_numbers(text):
 
 
 def test_every_word_of_the_tables_is_a_label():
-    for word in sorted(pii._label_words("label")):
+    for word in sorted(labels.label_words("label")):
         for spelt in (word, word.upper(), word.title()):
             assert found(f"{spelt}: 020 7946 0958") == [("phone", "020 7946 0958")], spelt
             assert found(f"x\n{spelt}：020 7946 0958") == [("phone", "020 7946 0958")], spelt
         cased = word.lower() != word.upper() and not re.search(r"[\W_]", word)
         assert (found(f"λx{word}: 020 7946 0958") == []) or not cased
-    assert len(pii._label_words("label")) > 400
+    assert len(labels.label_words("label")) > 400
 
 
 BLANKS = "[.:# \\t\u00a0\u3000：．＃∶﹕】\ufe0e\ufe0f\u202f\u2009\u200e\u200f]"
@@ -210,7 +212,7 @@ BLANKS = "[.:# \\t\u00a0\u3000：．＃∶﹕】\ufe0e\ufe0f\u202f\u2009\u200e\u
 def label_patterns() -> list[tuple[re.Pattern[str], str, bool]]:
     found = []
     for kind in ("label", "between"):
-        for word in pii._label_words(kind):
+        for word in labels.label_words(kind):
             anywhere = word.lower() == word.upper() and (len(word) > 2 or word[0] > "\u2e80")
             found += [(spelt, kind, anywhere) for spelt in {word, word.upper(), word.title()}]
     return found
@@ -247,7 +249,7 @@ def test_labels_are_found_as_their_definition_says(pieces):
     before = "".join(pieces)
     raw = np.frombuffer(b"\n" * 128 + before.encode() + b"020 7946 0958", np.uint8)
     raw.flags.writeable = False
-    assert bool(pii._is_called(raw, 128 + len(before.encode()), *pii._labels())) == plain_called(before)
+    assert bool(labels.is_called(raw, 128 + len(before.encode()), *labels.phone_labels())) == plain_called(before)
 
 
 @pytest.mark.parametrize(
@@ -385,35 +387,35 @@ def test_scrubbing_twice_is_scrubbing_once(text):
 def plain_candidates(raw, emails, numbers, ip):
     """`_candidates` with one pattern a kind over all of the text."""
     text = raw.tobytes()
-    rows = [(pii._AT, m.start(), m.end()) for m in re.finditer(rb"@", text) if emails]
+    rows = [(marks.AT, m.start(), m.end()) for m in re.finditer(rb"@", text) if emails]
     if numbers:
-        rows += [(pii._IBAN_START, m.start(), m.start() + 4) for m in re.finditer(rb"(?=[A-Z]{2}\d\d)", text)]
+        rows += [(marks.IBAN_START, m.start(), m.start() + 4) for m in re.finditer(rb"(?=[A-Z]{2}\d\d)", text)]
         for m in re.finditer(rb"\d(?:[ \-./()]{0,3}\d)*", text):
             digits = [i for i in range(*m.span()) if text[i : i + 1].isdigit()]
             if any(last - first < 17 for first, last in zip(digits, digits[6:], strict=False)):
-                rows.append((pii._RUN, *m.span()))
+                rows.append((marks.RUN, *m.span()))
     if ip:
         quads = re.finditer(rb"(?<!\d)(?=(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}))", text)
-        rows += [(pii._QUAD, *m.span(1)) for m in quads]
+        rows += [(marks.QUAD, *m.span(1)) for m in quads]
         rows += [
-            (pii._V6_START, m.start(), m.start() + 3) for m in re.finditer(rb"(?=[23][0-9A-Fa-f]{3}:|::[fF])", text)
+            (marks.V6_START, m.start(), m.start() + 3) for m in re.finditer(rb"(?=[23][0-9A-Fa-f]{3}:|::[fF])", text)
         ]
     return np.array(sorted(rows, key=lambda row: row[1:]), np.int64).reshape(-1, 3)
 
 
 def plain_worthy(raw, rows, *_):
     """`_worthy` without any condition on what the candidates say."""
-    found = rows[rows[:, 0] == pii._RUN]
-    as_what = (pii._CALLED, pii._NORTH_AMERICAN_RUN)
+    found = rows[rows[:, 0] == marks.RUN]
+    as_what = (marks.CALLED, marks.NORTH_AMERICAN_RUN)
     runs = [(kind, start, stop) for _, start, stop in found for kind in as_what]
-    runs += [(pii._CARD_START, i, stop) for _, start, stop in found for i in range(start, stop)]
-    return np.concatenate([rows[rows[:, 0] != pii._RUN], np.array(runs, np.int64).reshape(-1, 3)])
+    runs += [(marks.CARD_START, i, stop) for _, start, stop in found for i in range(start, stop)]
+    return np.concatenate([rows[rows[:, 0] != marks.RUN], np.array(runs, np.int64).reshape(-1, 3)])
 
 
 def plain_scrub(text):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pii, "_candidates", plain_candidates)
-        patch.setattr(pii, "_worthy", plain_worthy)
+        patch.setattr(pii, "candidates_of", plain_candidates)
+        patch.setattr(pii, "still_worthy", plain_worthy)
         return ALL.scrub(text)
 
 
@@ -444,8 +446,8 @@ def test_many_texts_at_once_give_what_each_gives_alone(texts):
     scrubbed = ALL.scrub_all(raws)
     alone = [ALL.scrub(text) for text in texts]
     assert scrubbed.texts == [text.encode() for text, _, _ in alone]
-    in_characters = {index: pii._in_characters(raws[index], spans) for index, spans in scrubbed.spans.items()}
-    assert in_characters == {index: spans for index, (_, _, spans) in enumerate(alone) if spans}
+    by_index = {index: in_characters(raws[index], spans) for index, spans in scrubbed.spans.items()}
+    assert by_index == {index: spans for index, (_, _, spans) in enumerate(alone) if spans}
     assert all(scrubbed.texts[i] is raws[i] for i in range(len(texts)) if i not in scrubbed.spans)
 
 
@@ -489,7 +491,7 @@ def test_iban_needs_digits_within_reach_whatever_stands_around_it():
     for account in ["ABCDEFGHIJKLMNOPQRSTUVWXYZ", "ABCD123A456B789C012D345E67"]:
         rest = int("".join(str(int(c, 36)) for c in account + "KW00")) % 97
         sparse = f"KW{98 - rest:02}{account}"
-        assert pii._mod_97(sparse) == 1
+        assert mod_97(sparse) == 1
         for text in [sparse, f"12345678 {sparse}", f"{sparse} on 2024-05-01 and 2024-05-02", f"{sparse} 12345678"]:
             assert found(text) == []
 
@@ -508,7 +510,7 @@ DOMAIN_PIECES = [
 def test_a_domain_of_ascii_is_what_its_labels_say(pieces):
     run = "".join(pieces)
     if not re.match(r"\dx\.", run):
-        assert pii._domain_size(run.encode()) == pii._labels_size(run)
+        assert email.domain_size(run.encode()) == email.labels_size(run)
 
 
 @given(st.integers(0, 2**32 - 1))
