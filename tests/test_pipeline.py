@@ -432,7 +432,8 @@ def test_a_network_that_fails_when_all_is_read_costs_nothing_that_was_read(tmp_p
     assert next(s for s in report(tmp_path / "r")["steps"] if s["name"] == "documents")["reused"] == 1
 
 
-def test_sigkill_at_twenty_random_moments_changes_no_byte(tmp_path, corpus, tokenizer, reference):
+@pytest.mark.soak
+def test_sigkill_at_random_moments_changes_no_byte(tmp_path, corpus, tokenizer, reference, soak_cases):
     path = write_recipe(tmp_path / "r.yaml", recipe(corpus[0], tokenizer, run={"partition_bytes": 65536}))
     rng = random.Random(20)
     command = [sys.executable, "-m", "gpu_curate.cli", "run", str(path), "--out", str(tmp_path / "r"), "--workers", "2"]
@@ -443,8 +444,8 @@ def test_sigkill_at_twenty_random_moments_changes_no_byte(tmp_path, corpus, toke
         == 0
     )
     whole = time.monotonic() - start
-    killed = 0
-    while killed < 20:
+    killed, kills = 0, soak_cases(8, 40)
+    while killed < kills:
         process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             process.wait(rng.uniform(0.3, 0.9) * whole)
