@@ -30,7 +30,8 @@ from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.compression import damage
 from gpu_curate.sources.files import compression_of, open_raw, open_stream
 from gpu_curate.sources.sections import CompressedSource
-from gpu_curate.text.wikitext import Namespaces, extract, is_redirect, language_code
+from gpu_curate.text.wikitext import extract, is_redirect
+from gpu_curate.text.wikitext.tables import Namespaces, language_code
 
 HEAD_BYTES = 200
 _CHUNK = 1 << 20

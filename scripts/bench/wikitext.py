@@ -20,7 +20,8 @@ from common import interleaved, machine, quantiles, record
 
 from gpu_curate.config import WikipediaSource
 from gpu_curate.sources import wikipedia
-from gpu_curate.text.wikitext import Namespaces, extract, is_redirect
+from gpu_curate.text.wikitext import extract, is_redirect
+from gpu_curate.text.wikitext.tables import Namespaces
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "text"))
 from wikitext_peer import lost

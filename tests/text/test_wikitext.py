@@ -2,14 +2,15 @@
 
 import re
 import time
+from importlib import resources
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_curate.text import wikitext
-from gpu_curate.text.wikitext import Namespaces, extract, is_redirect
+from gpu_curate.text.wikitext import extract, is_redirect, tables, templates
+from gpu_curate.text.wikitext.tables import Namespaces
 
 GERMAN = Namespaces.of([(6, "Datei"), (14, "Kategorie"), (10, "Vorlage")])
 
@@ -234,16 +235,16 @@ def test_time_is_linear_in_hostile_markup(unit, closing):
 def test_depth_of_prose_templates_is_bounded():
     deep = "{{nowrap|" * 5000 + "x" + "}}" * 5000
     assert extract(deep).text == ""
-    limit = wikitext.MAX_TEMPLATE_DEPTH
+    limit = tables.MAX_TEMPLATE_DEPTH
     assert extract("{{nowrap|" * limit + "x" + "}}" * limit).text == "x"
 
 
 def test_nested_templates_cannot_multiply_text():
     """Each slot of a recipe names its argument once, or 40 levels would give 2^40 copies."""
-    data = yaml.safe_load(wikitext.resources.files("gpu_curate.text").joinpath("wikitext.yaml").read_text("utf-8"))
+    data = yaml.safe_load(resources.files("gpu_curate.text.wikitext").joinpath("wikitext.yaml").read_text("utf-8"))
     recipes = [*data["prose"], *data["prose_prefixes"].values()]
     for recipe in recipes:
-        slots = [name for slot in wikitext._SLOT.finditer(recipe) for name in (slot[3] or slot[0]).split("|")]
+        slots = [name for slot in templates.SLOT.finditer(recipe) for name in (slot[3] or slot[0]).split("|")]
         assert len(slots) == len(set(slots)), recipe
     names = [name for group in data["prose"].values() for name in group]
     assert len(names) == len(set(names))
@@ -442,7 +443,7 @@ def test_links_to_other_wikis_show_the_text_that_the_template_shows(source, show
 
 TABLE = [
     line.split("\t")
-    for line in wikitext.resources.files("gpu_curate.text").joinpath("wikitext.tsv").read_text("utf-8").splitlines()[1:]
+    for line in resources.files("gpu_curate.text.wikitext").joinpath("wikitext.tsv").read_text("utf-8").splitlines()[1:]
 ]
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from gpu_curate.config import WikipediaSource
 from gpu_curate.sources import wikipedia
-from gpu_curate.text.wikitext import Namespaces, extract, is_redirect
+from gpu_curate.text.wikitext import extract, is_redirect
+from gpu_curate.text.wikitext.tables import Namespaces
 
 pytest.importorskip("mwparserfromhell", reason="needs mwparserfromhell (the extra `test`)")
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 import mwparserfromhell
 from mwparserfromhell.nodes import ExternalLink, Heading, Tag, Template, Wikilink
 
-from gpu_curate.text import wikitext
-from gpu_curate.text.wikitext import CATEGORY, FILE, MEDIA, Extracted, Namespaces
+from gpu_curate.text.wikitext import Extracted
+from gpu_curate.text.wikitext.tables import CATEGORY, FILE, MEDIA, Namespaces, wikitext_rules
 
 WORD = re.compile(r"\w+")
-TAG_CLASSES = dict.fromkeys(wikitext._rules().close.keys() - wikitext._rules().literal_tags, "other extension tags") | {
+TAG_CLASSES = dict.fromkeys(wikitext_rules().close.keys() - wikitext_rules().literal_tags, "other extension tags") | {
     "table": "tables",
     "ref": "references",
     "references": "references",
