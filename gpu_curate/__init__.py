@@ -1,3 +1,93 @@
-"""Raw text in, deduplicated, filtered, decontaminated token shards out: on a GPU where there is one, with the same bytes without."""
+"""Raw text in, deduplicated, filtered, decontaminated token shards out: on a GPU where there is one, with the same bytes without.
+
+    import gpu_curate as gc
+
+    kept = texts[gc.deduplicate(texts).keep]                  # pandas, polars, cuDF, Arrow, a list
+    gc.decide(gc.score(texts), ["gopher_quality"]).keep
+    gc.run("recipe.yaml", "runs/mine").decisions.to_table()
+
+Importing the package reads no file, looks for no device and imports no library; a name below does when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from gpu_curate.api.duplicates import Duplicates, deduplicate
+    from gpu_curate.api.runs import Run, open_run, run
+    from gpu_curate.api.statistics import Decisions, contaminated, decide, score
+    from gpu_curate.api.texts import Scrubbed, Tokenized, extract_html, extract_wikitext, normalize, scrub, tokenize
+    from gpu_curate.config import Config
+    from gpu_curate.errors import ConfigError, GpuCurateError, InputError
+    from gpu_curate.loader import ShardLoader
+    from gpu_curate.torch_dataset import TorchDataset
+
+# No submodule may have one of these names: importing it would put it in the name's place.
+_MODULE_OF = {
+    "Config": "config",
+    "ConfigError": "errors",
+    "Decisions": "api.statistics",
+    "Duplicates": "api.duplicates",
+    "GpuCurateError": "errors",
+    "InputError": "errors",
+    "Run": "api.runs",
+    "Scrubbed": "api.texts",
+    "ShardLoader": "loader",
+    "Tokenized": "api.texts",
+    "TorchDataset": "torch_dataset",
+    "contaminated": "api.statistics",
+    "decide": "api.statistics",
+    "deduplicate": "api.duplicates",
+    "extract_html": "api.texts",
+    "extract_wikitext": "api.texts",
+    "normalize": "api.texts",
+    "open_run": "api.runs",
+    "run": "api.runs",
+    "score": "api.statistics",
+    "scrub": "api.texts",
+    "tokenize": "api.texts",
+}
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Decisions",
+    "Duplicates",
+    "GpuCurateError",
+    "InputError",
+    "Run",
+    "Scrubbed",
+    "ShardLoader",
+    "Tokenized",
+    "TorchDataset",
+    "__version__",
+    "contaminated",
+    "decide",
+    "deduplicate",
+    "extract_html",
+    "extract_wikitext",
+    "normalize",
+    "open_run",
+    "run",
+    "score",
+    "scrub",
+    "tokenize",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -34,16 +34,17 @@ def torch_dataset(
 
 
 class TorchDataset(IterableDataset[Batch]):
-    """An endless or bounded stream of the micro-batches of one rank; made by `torch_dataset`.
+    """An endless or bounded stream of the micro-batches of one rank; `torch_dataset` makes one that goes on from a step or a state.
 
     Attributes:
         loader: its ShardLoader.
-        start: where all ranks together begin.
+        start: where all ranks together begin; None: at the start.
         num_batches: micro-batches of this rank; None: without end.
     """
 
-    def __init__(self, loader: ShardLoader, start: Position, num_batches: int | None):
-        self.loader, self.start, self.num_batches = loader, start, num_batches
+    def __init__(self, loader: ShardLoader, start: Position | None = None, num_batches: int | None = None):
+        self.loader, self.num_batches = loader, num_batches
+        self.start = loader.batches().start if start is None else start
 
     def __iter__(self) -> Iterator[Batch]:
         info = get_worker_info()

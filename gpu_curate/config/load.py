@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -17,6 +17,8 @@ from gpu_curate.config.recipe import Config, Source
 from gpu_curate.errors import ConfigError, did_you_mean
 from gpu_curate.section import Section
 from gpu_curate.stages.sections import Reference
+
+SectionT = TypeVar("SectionT", bound=Section)
 
 _MERGE = "tag:yaml.org,2002:merge"
 
@@ -116,7 +118,7 @@ def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Co
     if not isinstance(data, dict):
         raise ConfigError(f"config {file}: expected a mapping of keys, got {type(data).__name__}")
     for override in overrides or []:
-        _override(data, override)
+        apply_override(data, override)
     hints: list[str] = []
     config = parse(data, str(file), hints)
     for hint in hints:
@@ -145,7 +147,17 @@ def parse(data: dict[str, Any], origin: str = "config", hints: list[str] | None 
         raise ConfigError("\n".join(f"{origin}: {text}" for text in _explain_all(e.errors(), data))) from e
 
 
-def _override(data: dict[str, Any], text: str) -> None:
+def parse_section(kind: type[SectionT], key: str, data: dict[str, Any]) -> SectionT:
+    """A section from plain data; `key` names it in errors."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as e:
+        errors = [{**error, "loc": (key, *error["loc"])} for error in e.errors()]
+        raise ConfigError("\n".join(_explain_all(errors, {key: data}))) from e
+
+
+def apply_override(data: dict[str, Any], text: str) -> None:
+    """Put "key.path=value", value in YAML, into a recipe's data. Raises: ConfigError."""
     key, eq, value = text.partition("=")
     if not eq or not key:
         raise ConfigError(f"--set {text}: expected key.path=value")

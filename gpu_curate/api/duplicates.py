@@ -1,0 +1,495 @@
+"""Duplicates among texts in memory: `gpu_curate.deduplicate`.
+
+# N texts (then those of `against`), B bands
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from gpu_curate import dedup
+from gpu_curate.api.batches import Array, Progress, batches, computed, integer, one_of, telling
+from gpu_curate.document import TextColumn
+from gpu_curate.errors import ConfigError, InputError
+from gpu_curate.lsh import Fuzzy, band_column, hash_documents
+from gpu_curate.ops.bands import BandSpec, band_hashes
+from gpu_curate.ops.components import Components
+from gpu_curate.ops.minhash import EMPTY_ROW, MinHashSpec
+from gpu_curate.ops.mix import fmix64
+
+KINDS = ("", "exact", "fuzzy")
+_KEEP = re.compile(r"random|first|longest|highest:[a-z0-9_]+")
+_GIVEN = "highest:given"  # by the numbers that the caller gives
+# Below these sizes the definition in NumPy answers before Numba has loaded its twin, or has compiled it (3.5 s).
+_PLAIN_BYTES, _PLAIN_BYTES_UNCOMPILED, _PLAIN_TEXT_BYTES = 1 << 20, 6 << 20, 1 << 16
+_GATHER_BYTES = 16 << 20  # of text taken from the device at once
+
+
+def deduplicate(
+    texts: Any,
+    *,
+    shingle_words: int = 5,
+    num_bands: int = 14,
+    rows_per_band: int = 8,
+    seed: int = 42,
+    exact: bool | Literal["compare"] = True,
+    fuzzy: bool = True,
+    verify: Literal["none", "signature", "exact"] = "none",
+    verify_against: Literal["survivor", "pair"] = "survivor",
+    threshold: float = 0.7,
+    keep: Any = "random",
+    groups: Any = None,
+    against: Any = None,
+    progress: Progress | None = None,
+) -> Duplicates:
+    """Find exact and near duplicates by MinHash LSH, and choose the survivors.
+
+    A run chooses the same survivors among the same documents: `keep: random` goes by content, ties by position.
+
+    Args:
+        texts: N texts: a pandas, polars or cuDF Series, an Arrow array, a list; see `TextColumn.of`. A null or empty text
+            is never a duplicate; one without words only an exact one.
+        shingle_words, num_bands, rows_per_band: two texts of Jaccard similarity s of their sets of `shingle_words` words
+            share a bucket with probability 1 - (1 - s^rows_per_band)^num_bands.
+        seed: of the permutations and of `keep="random"`.
+        exact: texts of equal content (xxh3-128) are duplicates; "compare" compares the texts too.
+        fuzzy: False looks for exact duplicates only.
+        verify: "none": a shared bucket is enough; "signature": the estimated, "exact": the exact similarity must reach
+            `threshold`.
+        verify_against: "survivor": no text is dropped that is below the threshold to the one that is kept for it; "pair":
+            candidate pairs reach it, and chains of them go.
+        keep: which one of a component survives: "random", "first", "longest", "highest:SCORE" (a column of
+            `gpu_curate.score`), or N numbers, the highest of which wins (NaN loses).
+        groups: N keys (str, int, ...; nulls are one group): only texts of one group are compared.
+        against: texts of an earlier corpus. What matches one of them is dropped; they are neither dropped nor listed.
+        progress: called with (step, done, total); None shows a bar where standard error is a terminal.
+    Returns:
+        Duplicates, on the host. Where `texts` lie on a GPU they are hashed and sorted there, with the same result.
+    Raises:
+        ConfigError: a value out of range. InputError: no texts, or numbers or groups of another length.
+    Memory: beside the texts 40 + 8 * num_bands bytes a text, held by the result, and 60 more while it works: 2.2 GB for 10
+        million texts. "signature" adds 4 * num_bands * rows_per_band a text, "exact" 8 bytes on disk a shingle of the texts
+        that share buckets.
+    Time: 1,000 texts take 1 s from the start of Python (2 s before anything was compiled), then 60 to 100 MB/s a core.
+    """
+    sizes = {"shingle_words": shingle_words, "num_bands": num_bands, "rows_per_band": rows_per_band, "seed": seed}
+    shingle_words, num_bands, rows_per_band, seed = (integer(name, value) for name, value in sizes.items())
+    bands = BandSpec(num_bands, rows_per_band)
+    settings, given = _settings(
+        MinHashSpec(shingle_words, bands.num_hashes, seed) if fuzzy else None,
+        bands,
+        exact,
+        (verify, verify_against, threshold),
+        keep,
+        groups is not None,
+        seed,
+    )
+    if groups is not None and against is not None:
+        raise ConfigError(
+            "groups and against: the texts of `against` have no group",
+            "call deduplicate once for each group, with the texts of `against` that belong to it",
+        )
+    text = TextColumn.of(texts)
+    columns = [text] if against is None else [text, TextColumn.of(against)]
+    if len(columns) == 2 and columns[1].nbytes == 0:
+        raise InputError(
+            "against: no text in it: nothing could match", "leave it out, or give the texts to compare with"
+        )
+    scope_N = None if groups is None else _scopes(groups, len(text))
+    score_N = None if given is None else _given(given, len(text))
+    total = sum(c.nbytes for c in columns)
+    with telling(progress, total) as tell:
+        corpus = _Corpus(columns, settings, scope_N, score_N, lambda done: tell("hashes", done, total))
+        components = Components(len(corpus))
+        copies, originals = dedup.exact_copies(corpus, settings)
+        components.add_edges(originals, copies)
+        pairs = 0
+        if settings.fuzzy is not None:
+            corpus.on_band = lambda b: tell("bands", b + 1, num_bands)
+            pairs = dedup.connect_bands(corpus, settings.fuzzy, components)
+            corpus.on_band = None
+        label_N = components.labels()
+        del components
+        found = dedup.clusters(corpus, settings, label_N, copies, originals)
+    corpus.forget_signatures()
+    return _result(corpus, settings, label_N, found, pairs)
+
+
+def _settings(
+    minhash: MinHashSpec | None,
+    bands: BandSpec,
+    exact: Any,
+    verification: tuple[Any, Any, Any],
+    keep: Any,
+    by_group: bool,
+    seed: int,
+) -> tuple[dedup.Settings, Any]:
+    """Settings, and the numbers given as `keep`. Raises: ConfigError."""
+    verify, verify_against, threshold = verification
+    one_of("exact", exact, (True, False, "compare"))
+    one_of("verify", verify, ("none", "signature", "exact"))
+    one_of("verify_against", verify_against, ("survivor", "pair"))
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float | np.floating) or not 0 < threshold <= 1:
+        raise ConfigError(f"threshold={threshold!r}: a Jaccard similarity above 0, at most 1")
+    if not exact and minhash is None:
+        raise ConfigError("exact=False, fuzzy=False: nothing is looked for", "leave one of them out")
+    if isinstance(keep, str) and not _KEEP.fullmatch(keep):
+        raise ConfigError(f"keep={keep!r}: expected random, first, longest, highest:SCORE, or a number for each text")
+    if isinstance(keep, str) and keep.startswith("highest:"):
+        from gpu_curate.quality import score_types
+
+        if keep.removeprefix("highest:") not in score_types():
+            raise ConfigError(f"keep={keep!r}: no such score", f"there are {', '.join(score_types())}")
+    given = None if isinstance(keep, str) else keep
+    rule = _GIVEN if given is not None else keep
+    fuzzy = None if minhash is None else Fuzzy(minhash, bands, verify, verify_against, float(threshold))
+    return dedup.Settings(exact, fuzzy, rule, seed, by_group), given
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Duplicates:
+    """Who survives. Positions are those of the texts given, from 0.
+
+    Attributes:
+        keep: bool of N, True for a survivor; `texts[result.keep]` are the deduplicated texts.
+        survivor: int64 of N: the text that is kept for this one (itself if it is kept); -1: one of `against`.
+        reference: int64 of N: the text of `against` that this one was dropped for; -1: none.
+        component: int64 of N: the first text of those that buckets (or verified pairs) chain with this one; itself if alone.
+        candidate_pairs: pairs of neighbours in one bucket, over all bands.
+    """
+
+    keep: Array
+    survivor: Array
+    reference: Array
+    component: Array
+    candidate_pairs: int
+    _code_N: Array
+    _corpus: _Corpus = field(compare=False)
+    _settings: dedup.Settings
+
+    def __len__(self) -> int:
+        return len(self.keep)
+
+    def __repr__(self) -> str:
+        exact, fuzzy = (int((self._code_N == code).sum()) for code in (1, 2))
+        of_reference = int((self.reference >= 0).sum())
+        among = f", {of_reference:,} of them of `against`" if of_reference else ""
+        return f"<{len(self):,} texts: {int(self.keep.sum()):,} kept, {exact:,} exact and {fuzzy:,} fuzzy duplicates{among}>"
+
+    @cached_property
+    def kind(self) -> Array:
+        """str of N: "exact" or "fuzzy" for a duplicate, "" for a survivor."""
+        return np.array(KINDS)[self._code_N]
+
+    def pairs(self, jaccard: bool = False) -> pa.Table:
+        """What was dropped, and for whom.
+
+        Args:
+            jaccard: measure the exact similarity of each pair (30 us a pair of 500 words).
+        Returns:
+            text, survivor, reference int64 (null where it is the other), kind; with `jaccard` also jaccard float64, 1.0
+            for equal texts.
+        """
+        text = np.flatnonzero(~self.keep)
+        survivor, reference = self.survivor[text], self.reference[text]
+        columns: dict[str, Any] = {
+            "text": text,
+            "survivor": pa.array(survivor, pa.int64(), mask=survivor < 0),
+            "reference": pa.array(reference, pa.int64(), mask=reference < 0),
+            "kind": pa.DictionaryArray.from_arrays(self._code_N[text] - 1, list(KINDS[1:])),
+        }
+        if jaccard:
+            columns["jaccard"] = self._jaccard(text)
+        return pa.table(columns)
+
+    def explain(self, i: int) -> Explanation:
+        """Why text i was kept or dropped. Raises: IndexError."""
+        if not 0 <= i < len(self):
+            raise IndexError(f"text {i}: there are {len(self)}")
+        survivor, reference = int(self.survivor[i]), int(self.reference[i])
+        other = self._partner(np.array([i]))[0]
+        equal = None
+        if self._settings.fuzzy is not None:
+            bands = self._corpus.bands_BN
+            both = self._corpus.has_shingles_N[[i, other]].all()
+            equal = int((bands[:, i] == bands[:, other]).sum()) if both and not self.keep[i] else 0
+        return Explanation(
+            text=i,
+            kept=bool(self.keep[i]),
+            kind=str(KINDS[self._code_N[i]]),
+            survivor=survivor,
+            reference=reference,
+            jaccard=None if self.keep[i] else float(self._jaccard(np.array([i]))[0]),
+            equal_bands=None if self.keep[i] else equal,
+            component_texts=int((self.component == self.component[i]).sum()),
+        )
+
+    def _partner(self, text: Array) -> Array:
+        """Numbers, in the corpus, of those that texts were dropped for."""
+        reference = self.reference[text]
+        return np.where(reference >= 0, len(self) + reference, self.survivor[text])
+
+    def _jaccard(self, text: Array) -> Array:
+        other = self._partner(text)
+        minhash = MinHashSpec() if self._settings.fuzzy is None else self._settings.fuzzy.minhash
+        value = np.ones(len(text), np.float64)
+        hi, lo = self._corpus.column("content_hi"), self._corpus.column("content_lo")
+        differ = (hi[text] != hi[other]) | (lo[text] != lo[other])
+        value[differ] = dedup.similarity(self._corpus, text[differ], other[differ], minhash)
+        return value
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a text was kept or dropped.
+
+    Attributes:
+        kind: "exact", "fuzzy", or "" for a survivor.
+        survivor, reference: the text it was dropped for, of `texts` or of `against`; -1: none of these.
+        jaccard: exact similarity to it; None for a survivor.
+        equal_bands: bands whose hash both have (0 where a chain of others joins them); None for a survivor or without fuzzy.
+        component_texts: texts in its component.
+    """
+
+    text: int
+    kept: bool
+    kind: str
+    survivor: int
+    reference: int
+    jaccard: float | None
+    equal_bands: int | None
+    component_texts: int
+
+    def __str__(self) -> str:
+        if self.kept and self.component_texts == 1:
+            return f"text {self.text} is kept: it shares no bucket and no content with another"
+        if self.kept:
+            return f"text {self.text} is kept: it survives in a component of {self.component_texts:,} texts"
+        other = f"text {self.reference} of `against`" if self.reference >= 0 else f"text {self.survivor}"
+        bands = "" if self.equal_bands is None else f", {self.equal_bands} equal bands"
+        return f"text {self.text} is dropped as {self.kind} duplicate of {other}: Jaccard similarity {self.jaccard:.3f}{bands}"
+
+
+class _Corpus:
+    """A `dedup.Corpus` in memory: the texts, then those of `against`."""
+
+    scratch: Path | None = None
+
+    def __init__(
+        self,
+        columns: list[TextColumn],
+        settings: dedup.Settings,
+        scope_N: Array | None,
+        score_N: Array | None,
+        on_bytes: Any,
+    ):
+        self._columns, self._settings, self._scope_N, self._score_N = columns, settings, scope_N, score_N
+        self._starts = np.cumsum([0, *map(len, columns)])
+        self.on_band: Any = None
+        n, fuzzy = int(self._starts[-1]), settings.fuzzy
+        self.is_reference_N = np.arange(n) >= len(columns[0])
+        self.train_only_N = np.zeros(n, np.bool_)
+        self._content_2N = np.empty((2, n), np.uint64)
+        self._bytes_N = np.empty(n, np.int64)
+        self.has_shingles_N = np.zeros(n, np.bool_)
+        self.bands_BN = np.empty((0 if fuzzy is None else fuzzy.bands.num_bands, n), np.uint64)
+        self._signature_NH: Array | None = None
+        if fuzzy is not None and fuzzy.verify == "signature":
+            self._signature_NH = np.empty((n, fuzzy.bands.num_hashes), np.uint32)
+        plain = _plain_is_faster(columns)
+        done = 0
+        for text, first in zip(columns, self._starts[:-1].tolist(), strict=True):
+            for start, stop in batches(text):
+                part = text.slice(start, stop)
+                self._put(part, slice(first + start, first + stop), plain)
+                done += part.nbytes
+                on_bytes(done)
+
+    def _put(self, part: TextColumn, where: slice, plain: bool) -> None:
+        """Hash a slice of the texts into its place."""
+        fuzzy, in_scope = self._settings.fuzzy, self._scope_N is not None
+        made = _hashed_plainly(part, fuzzy) if plain else None
+        if made is None:
+            made = computed(part, lambda text: hash_documents(text, fuzzy, bands=not in_scope))
+        self._content_2N[:, where] = made["content"].T
+        self._bytes_N[where] = made["bytes"]
+        if fuzzy is None:
+            return
+        self.has_shingles_N[where] = made["n_shingles"] > 0
+        if in_scope:
+            assert self._scope_N is not None
+            self.bands_BN[:, where] = band_hashes(made["signature"], fuzzy.bands, self._scope_N[where])
+        else:
+            self.bands_BN[:, where] = made["bands"].T
+        if self._signature_NH is not None:
+            self._signature_NH[where] = made["signature"]
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def column(self, name: str, dtype: Any = np.uint64) -> Array:
+        """See `dedup.Corpus`. Not a copy: nobody may write to it."""
+        if name == "n_shingles":
+            return self.has_shingles_N.astype(dtype)
+        if name == "bytes":
+            return self._bytes_N
+        if name == "scope":
+            assert self._scope_N is not None
+            return self._scope_N
+        if name.startswith("content"):
+            half: Array = self._content_2N[0 if name == "content_hi" else 1]
+            return half
+        b = int(name.removeprefix(band_column(0)[:-2]))
+        if self.on_band is not None:
+            self.on_band(b)
+        band: Array = self.bands_BN[b]
+        return band
+
+    def texts(self, numbers: Array) -> list[bytes]:
+        """See `dedup.Corpus`."""
+        out = [b""] * len(numbers)
+        owner = np.searchsorted(self._starts, numbers, side="right") - 1
+        for c, column in enumerate(self._columns):
+            where = np.flatnonzero(owner == c)
+            rows = numbers[where] - self._starts[c]
+            raw = _gathered(column, rows) if column.on_gpu else [column.raw(int(row)) for row in rows]
+            for i, text in zip(where.tolist(), raw, strict=True):
+                out[i] = text
+        return out
+
+    def signature_rows(self, numbers: Array) -> Array:
+        """See `dedup.Corpus`."""
+        assert self._signature_NH is not None
+        return np.ascontiguousarray(self._signature_NH[numbers])
+
+    def forget_signatures(self) -> None:
+        self._signature_NH = self._scope_N = self._score_N = None
+
+    def score(self, name: str) -> Array:
+        """See `dedup.Corpus`."""
+        values = np.zeros(len(self), np.float64)
+        if self._score_N is None:
+            from gpu_curate.api.statistics import score
+
+            self._score_N = score(self._columns[0])[name].to_numpy()
+        values[: len(self._score_N)] = self._score_N
+        return values
+
+    def place(self, array: Array) -> Any:
+        """See `dedup.Corpus`."""
+        if not self._columns[0].on_gpu:
+            return array
+        from gpu_curate.device.backend import to_device
+
+        return to_device(array)
+
+    def disk_error(self, error: OSError) -> Exception:
+        return error
+
+
+def _gathered(column: TextColumn, rows: Array) -> list[bytes]:
+    """Texts of a column on the device, copied from it in pieces of about _GATHER_BYTES."""
+    import cupy
+
+    offsets = column.offsets.get()
+    size = offsets[rows + 1] - offsets[rows]
+    out: list[bytes] = []
+    piece = np.cumsum(size) // _GATHER_BYTES
+    for some in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(piece)) + 1):
+        ends = np.cumsum(size[some])
+        shift = offsets[rows[some]] - (ends - size[some])  # from a place in the piece to one in the column
+        places = cupy.asarray(np.repeat(shift, size[some])) + cupy.arange(int(ends[-1]) if len(ends) else 0)
+        raw = column.chars[places].get().tobytes()
+        out += [raw[end - n : end] for end, n in zip(ends.tolist(), size[some].tolist(), strict=True)]
+    return out
+
+
+def _plain_is_faster(columns: list[TextColumn]) -> bool:
+    if any(c.on_gpu or (len(c) and int(np.diff(c.offsets).max()) > _PLAIN_TEXT_BYTES) for c in columns):
+        return False
+    nbytes = sum(c.nbytes for c in columns)
+    return nbytes <= _PLAIN_BYTES or (nbytes <= _PLAIN_BYTES_UNCOMPILED and not _compiled())
+
+
+def _compiled() -> bool:
+    """True if Numba has compiled the signatures here before."""
+    if "gpu_curate.ops.minhash.cpu" in sys.modules:
+        return True
+    folders = [Path(__file__).parents[1] / "ops" / "minhash"]
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        folders = [Path(os.environ["NUMBA_CACHE_DIR"])]
+    return any(next(folder.rglob("cpu.sign_documents-*.nbi"), None) is not None for folder in folders)
+
+
+def _hashed_plainly(text: TextColumn, fuzzy: Fuzzy | None) -> dict[str, Any] | None:
+    """`hash_documents` by the definition in NumPy; None: a text is not UTF-8, which only the twins define."""
+    from gpu_curate.ops.minhash import plain
+
+    made = hash_documents(text, None, bands=False)
+    if fuzzy is None:
+        return made
+    try:
+        strings = [text.raw(i).decode("utf-8") for i in range(len(text))]
+    except UnicodeDecodeError:
+        return None
+    sig_NH = plain.signatures(strings, fuzzy.minhash)
+    made["signature"], made["bands"] = sig_NH, plain.band_hashes(sig_NH, fuzzy.bands).T
+    made["n_shingles"] = (sig_NH != EMPTY_ROW).any(axis=1)  # a shingle leaves no row full but by a chance of 2^-32 each
+    return made
+
+
+def _scopes(groups: Any, n: int) -> Array:
+    """uint64 key of the group of each text: different for different groups, never 0."""
+    if isinstance(groups, str | bytes):
+        raise InputError("groups: expected a key for each text, got one string")
+    try:
+        array = groups if isinstance(groups, pa.Array | pa.ChunkedArray) else None
+        if array is None and hasattr(groups, "__arrow_c_stream__"):
+            array = pa.chunked_array(groups)
+        if array is None:
+            array = pa.array(groups.to_arrow() if hasattr(groups, "to_arrow") else groups, from_pandas=True)
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        if pa.types.is_dictionary(array.type):
+            array = array.cast(array.type.value_type)
+        codes = array.dictionary_encode("encode").indices.to_numpy(zero_copy_only=False)
+    except (pa.ArrowException, TypeError, ValueError) as e:
+        raise InputError(f"groups: keys must be of one kind: {' '.join(str(e).split())}") from e
+    if len(codes) != n:
+        raise InputError(f"groups: {len(codes)} keys for {n} texts: give one for each")
+    keys: Array = fmix64(codes.astype(np.uint64) + np.uint64(1))  # a bijection that maps 0 to 0
+    return keys
+
+
+def _given(numbers: Any, n: int) -> Array:
+    """float64 of N from `keep`; NaN and null lose against every number."""
+    try:
+        values = np.asarray(numbers.get() if hasattr(numbers, "get") and hasattr(numbers, "device") else numbers)
+        values = values.astype(np.float64)
+    except (TypeError, ValueError) as e:
+        raise InputError(f"keep: expected a number for each text: {e}") from e
+    if values.shape != (n,):
+        raise InputError(f"keep: {values.shape} numbers for {n} texts: give one for each")
+    ranked: Array = np.where(np.isnan(values), -np.inf, values)
+    return ranked
+
+
+def _result(corpus: _Corpus, settings: dedup.Settings, label_N: Array, found: dedup.Clusters, pairs: int) -> Duplicates:
+    n = int(corpus._starts[1])
+    own = found.member < n
+    member, partner = found.member[own], found.survivor[own]
+    survivor, reference, code = np.arange(n), np.full(n, -1), np.zeros(n, np.int8)
+    survivor[member] = np.where(partner < n, partner, -1)
+    reference[member] = np.where(partner < n, -1, partner - n)
+    kind = found.kind[own]
+    code[member] = np.where(kind == "exact", 1, np.where(kind == "fuzzy", 2, 0))
+    return Duplicates(code == 0, survivor, reference, label_N[:n].copy(), pairs, code, corpus, settings)

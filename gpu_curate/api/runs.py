@@ -1,0 +1,207 @@
+"""A recipe run from Python, and what lies in a run's folder as tables: `gpu_curate.run` and `open_run`."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from gpu_curate.errors import ConfigError, FatalError
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
+    from gpu_curate.config import Config
+    from gpu_curate.loader import ShardLoader
+
+
+def run(
+    recipe: str | os.PathLike[str] | Mapping[str, Any] | Config,
+    out: str | os.PathLike[str],
+    *,
+    overrides: Iterable[str] = (),
+    fresh: bool = False,
+    progress: Any = None,
+) -> Run:
+    """Run a recipe, as `gpu-curate run` does: the same bytes, and what an earlier call has finished is reused.
+
+    Workers are processes of their own, which import the script that calls this: call it below
+    `if __name__ == "__main__":`, or set `run: {engine: inline}`.
+
+    Args:
+        recipe: a YAML file, its content as a dict, or a Config.
+        out: the run's folder; made if it is missing.
+        overrides: "key.path=value", as `--set`.
+        fresh: choose the validation split anew.
+        progress: a `gpu_curate.runs.progress.Progress`; None shows bars where standard error is a terminal.
+    Returns:
+        Run, with its warnings.
+    Raises:
+        ConfigError: before any work. FatalError: it stopped, or it finished and a source gave nothing (all else is
+            written then, and `open_run(out)` has it).
+    """
+    from gpu_curate.config import Config, load, parse
+    from gpu_curate.runs.pipeline import execute
+
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as the standard library asks
+        raise ConfigError(
+            "gpu_curate.run is called again while a worker imports your script",
+            'put the call below `if __name__ == "__main__":`',
+        )
+    options = list(overrides)
+    if isinstance(recipe, Config):
+        recipe = recipe.model_dump(mode="python", by_alias=True) if options else recipe
+    if isinstance(recipe, Mapping):
+        from gpu_curate.config.load import apply_override
+
+        data = json.loads(json.dumps(dict(recipe), default=os.fspath))
+        for option in options:
+            apply_override(data, option)
+        hints: list[str] = []
+        config = parse(data, "recipe", hints)
+        for hint in hints:
+            warnings.warn(f"recipe: {hint}", FutureWarning, stacklevel=2)
+    elif isinstance(recipe, Config):
+        config = recipe
+    else:
+        config = load(recipe, options)
+    if progress is None and sys.stderr.isatty():
+        from gpu_curate.console import make_progress
+
+        with make_progress(quiet=False, to_stderr=True) as bars:
+            outcome = execute(config, Path(out), bars, fresh)
+    else:
+        outcome = execute(config, Path(out), progress, fresh)
+    if outcome.failures:
+        raise FatalError("; ".join(outcome.failures), f"all else is written: gpu_curate.open_run({os.fspath(out)!r})")
+    return Run(Path(out), tuple(outcome.warnings))
+
+
+def open_run(folder: str | os.PathLike[str]) -> Run:
+    """What lies in a run's folder. Reads run.json; tables are read when they are asked for.
+
+    Raises:
+        ConfigError: it is no run's folder.
+    """
+    from gpu_curate.store.run_directory import RUN_FILE, read_run_file
+
+    if "folders" not in read_run_file(Path(folder)):
+        raise ConfigError(f"{os.fspath(folder)}: no run directory (it has no {RUN_FILE} of this program)")
+    return Run(Path(folder))
+
+
+class Run:
+    """A run's folder: its latest shards, and the partitions that they were made of, as Arrow datasets.
+
+    Rows of documents, scores, signatures and decisions are in one order; doc_id joins them with clusters and tokens.
+
+    Attributes:
+        folder: of the run.
+        warnings: of the call of `run` that made this.
+    """
+
+    def __init__(self, folder: Path, warnings: tuple[str, ...] = ()):
+        self.folder, self.warnings = folder, warnings
+
+    def __repr__(self) -> str:
+        return f"<run {self.folder}>"
+
+    @cached_property
+    def _folders(self) -> dict[str, str]:
+        from gpu_curate.store.run_directory import read_run_file
+
+        facts = read_run_file(self.folder)
+        latest = facts.get("latest") or {}
+        return dict(latest.get("folders") or facts["folders"])
+
+    @property
+    def shards(self) -> Path:
+        """The folder of the latest shards. Raises: ConfigError: there are none yet."""
+        from gpu_curate.store.run_directory import latest_shards
+
+        folder = latest_shards(self.folder)
+        if folder is None:
+            raise ConfigError(f"{self.folder}: no shards yet", "gpu_curate.run with the same recipe goes on")
+        return folder
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """The facts of report.json: documents, tokens and bytes read, dropped by reason and kept, steps, versions."""
+        path = self.folder / "report" / "report.json"
+        try:
+            facts: dict[str, Any] = json.loads(path.read_bytes())
+        except FileNotFoundError as e:
+            raise ConfigError(f"{path}: no report yet", "gpu_curate.run with the same recipe goes on") from e
+        return facts
+
+    @property
+    def documents(self) -> Dataset:
+        """doc_id, text, source, path, row, and kept columns. Where the text lies in the source's file (`run.by_reference`),
+        `text` holds its length and hash: `texts()` reads it."""
+        return self._dataset("documents")
+
+    @property
+    def scores(self) -> Dataset:
+        """Every statistic, the columns of `gpu_curate.score`."""
+        return self._dataset("scores")
+
+    @property
+    def decisions(self) -> Dataset:
+        """doc_id, keep, reason, failing, partner, tokens, bytes."""
+        return self._dataset("decisions")
+
+    @property
+    def clusters(self) -> Dataset:
+        """Documents of components of two or more: doc_id, component, cluster, size, survivor, kind, jaccard."""
+        return self._files([self._box("duplicates").folder / "clusters.parquet"], "duplicates")
+
+    @property
+    def tokens(self) -> Dataset:
+        """documents.parquet of the shards: which tokens of which shard are which document."""
+        return self._files([self.shards / "documents.parquet"], "shards")
+
+    def texts(self) -> Iterator[pa.Table]:
+        """doc_id and text of every document, partition by partition, wherever the text lies.
+
+        Raises: FatalError: a source's file has changed since. Memory: the text of a partition.
+        """
+        from gpu_curate.stages.partition_text import host_text
+
+        box = self._box("documents")
+        for part in box.parts():
+            path = box.path(part, ".parquet")
+            doc_id = box.read_table(part, ["doc_id"])["doc_id"]
+            yield pa.table({"doc_id": doc_id, "text": host_text(path).to_arrow()})
+
+    def loader(self, split: str, batch_size: int, seq_len: int, **options: Any) -> ShardLoader:
+        """A ShardLoader of the latest shards; its options and errors are that class's."""
+        from gpu_curate.loader import ShardLoader
+
+        return ShardLoader(self.folder, split, batch_size, seq_len, **options)
+
+    def _box(self, name: str) -> Any:
+        from gpu_curate.store.artifact import Box
+
+        if name not in self._folders:
+            raise ConfigError(f"{self.folder}: this run has no {name} (there are {', '.join(sorted(self._folders))})")
+        return Box(self.folder / self._folders[name])
+
+    def _dataset(self, name: str) -> Dataset:
+        box = self._box(name)
+        return self._files([box.path(part, ".parquet") for part in box.parts()], name)
+
+    def _files(self, paths: list[Path], name: str) -> Dataset:
+        from pyarrow import dataset
+
+        found = [str(path) for path in paths if path.exists()]
+        if not found:
+            raise ConfigError(f"{self.folder}: no {name} yet", "gpu_curate.run with the same recipe goes on")
+        return dataset.dataset(found, format="parquet")
