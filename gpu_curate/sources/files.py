@@ -23,6 +23,7 @@ from gpu_curate.sources.compression import (
     zstd_window,
 )
 from gpu_curate.sources.listing import (
+    Entry,
     File,
     Listing,
     PassedOver,
@@ -83,6 +84,7 @@ def find(
     if not patterns or patterns == [""]:
         raise ConfigError(f"{key}: missing")
     passed_over = PassedOver()
+    entries: dict[str, list[Entry]] = {}  # patterns often share a tree: each folder is listed once
     local: list[File] = []
     remote: list[File] = []
     for pattern in patterns:
@@ -90,7 +92,7 @@ def find(
         if at_server:
             matches, outright, passed = _remote(pattern, options, key, hidden_files)
         else:
-            matches, outright, passed = _local(pattern, key, follow_links, hidden_files)
+            matches, outright, passed = _local(pattern, key, follow_links, hidden_files, entries)
         fitting = [f for f in matches if fits(f.path, suffixes, outright)]
         passed.unread = dict(Counter(suffix_of(f.path) for f in matches if not fits(f.path, suffixes, outright)))
         passed_over.add(passed)
@@ -134,7 +136,9 @@ def fits(path: str, suffixes: tuple[str, ...], outright: bool) -> bool:
     return outright and not suffix
 
 
-def _local(pattern: str, key: str, follow_links: bool, hidden_files: bool) -> tuple[list[File], bool, PassedOver]:
+def _local(
+    pattern: str, key: str, follow_links: bool, hidden_files: bool, entries: dict[str, list[Entry]]
+) -> tuple[list[File], bool, PassedOver]:
     """The files a pattern matches, whether it names one outright, and what is passed over."""
 
     def unreadable(e: OSError) -> None:
@@ -148,7 +152,7 @@ def _local(pattern: str, key: str, follow_links: bool, hidden_files: bool) -> tu
         paths = [pattern] if os.path.isfile(pattern) else []
         return [local_file(path, os.path.dirname(pattern)) for path in paths], True, PassedOver()
     root = pattern if is_folder else fixed_folder(pattern)
-    tree = Tree(root, follow_links, unreadable, (lambda name: False) if hidden_files else is_hidden)
+    tree = Tree(root, follow_links, unreadable, (lambda name: False) if hidden_files else is_hidden, entries)
     found = tree.files() if is_folder else tree.matches(pattern[len(root) :].lstrip("/"))
     return [local_file(path, root) for path in dict.fromkeys(found)], False, tree.passed_over
 

@@ -8,6 +8,7 @@ begin with "." or "_" are passed over unless the pattern writes that character o
 from __future__ import annotations
 
 import fnmatch
+import functools
 import glob
 import os
 import re
@@ -94,6 +95,7 @@ class Entry(NamedTuple):
     name: str
     is_folder: bool  # links followed
     is_link: bool
+    is_file: bool  # an ordinary one, and no link
 
 
 def is_hidden(name: str) -> bool:
@@ -116,6 +118,7 @@ class Tree:
         root: the named folder; "" is the current one.
         unreadable: called with the OSError of a folder that cannot be listed; raises.
         hidden: which names are passed over.
+        entries: folder → names in it, of folders that another tree has listed.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class Tree:
         follow_links: bool,
         unreadable: Callable[[OSError], None],
         hidden: Callable[[str], bool] = is_hidden,
+        entries: dict[str, list[Entry]] | None = None,
     ):
         self.root, self._follow, self._unreadable, self._hidden = root, follow_links, unreadable, hidden
         self.passed_over = PassedOver()
@@ -131,7 +135,7 @@ class Tree:
         # The hub's cache keeps the files of a snapshot beside it, as links: the folder that is meant is the repository's
         snapshot = _HUB_SNAPSHOT.match(real)
         self._inside = snapshot[1] if snapshot else real
-        self._entries: dict[str, list[Entry]] = {}
+        self._entries = {} if entries is None else entries
         self._folders: dict[str, list[str]] = {}
 
     def files(self) -> Iterator[str]:
@@ -161,7 +165,7 @@ class Tree:
             elif not rest and self._exists(path, os.path.isfile) and self._allowed(path, os.path.islink(path)):
                 yield path
         else:
-            fits = re.compile(fnmatch.translate(part)).match
+            fits = _compiled(part)
 
             def wanted(name: str) -> bool:
                 return fits(name) is not None and (part[0] == name[0] or not self._skip(name))
@@ -193,7 +197,7 @@ class Tree:
                 self._note_hidden(entry)
             elif entry.is_link and not os.path.exists(entry.path):
                 self.passed_over.dangling.add(entry.path)
-            elif self._allowed(entry.path, entry.is_link) and os.path.isfile(entry.path):
+            elif self._allowed(entry.path, entry.is_link) and (entry.is_file or os.path.isfile(entry.path)):
                 yield entry.path
 
     def _exists(self, path: str, kind: Callable[[str], bool]) -> bool:
@@ -259,11 +263,15 @@ class Tree:
         """The names in a folder, in order."""
         if folder not in self._entries:
             entries = []
+            prefix = os.path.join(folder, "")
             try:
                 with os.scandir(folder or ".") as names:
                     for name in names:
-                        path = os.path.join(folder, name.name)
-                        entries.append(Entry(path, name.name, _is_folder(name), name.is_symlink()))
+                        path = f"{prefix}{name.name}"
+                        is_link = name.is_symlink()
+                        is_folder = _is_folder(name)
+                        is_file = not is_link and not is_folder and _is_file(name)
+                        entries.append(Entry(path, name.name, is_folder, is_link, is_file))
             except (FileNotFoundError, NotADirectoryError):
                 pass
             except OSError as e:
@@ -272,10 +280,22 @@ class Tree:
         return self._entries[folder]
 
 
+@functools.lru_cache(maxsize=256)
+def _compiled(part: str) -> Callable[[str], Any]:
+    return re.compile(fnmatch.translate(part)).match
+
+
 def _is_folder(name: os.DirEntry[str]) -> bool:
     try:
         return name.is_dir()
     except OSError:  # a link that loops, or leads where nobody may look
+        return False
+
+
+def _is_file(name: os.DirEntry[str]) -> bool:
+    try:
+        return name.is_file(follow_symlinks=False)
+    except OSError:
         return False
 
 
@@ -292,7 +312,10 @@ def fixed_folder(pattern: str) -> str:
 def local_file(path: str, root: str) -> File:
     """Of a path below `root`."""
     stat = os.stat(path)
-    return File(path, os.path.relpath(path, root or "."), stat.st_size, str(stat.st_mtime_ns))
+    below = os.path.join(root, "") if root else ""
+    plain = path.startswith(below) and "/./" not in path and "//" not in path and ".." not in path
+    relative = path[len(below) :] if plain else os.path.relpath(path, root or ".")
+    return File(path, relative, stat.st_size, str(stat.st_mtime_ns))
 
 
 def once(candidates: Iterable[File], passed_over: PassedOver, by_name: bool = False) -> list[File]:

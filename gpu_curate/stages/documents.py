@@ -48,6 +48,7 @@ SCHEMA = pa.schema(
     ]
 )
 _MAX_TASKS = 999_999
+_CLOCK_S = 60.0  # clocks of machines that share a run directory may differ by so much
 TASKS = ".tasks.json"  # in documents/: what its tasks read, so that a run that goes on opens no file again to cut it
 FILES = ".files.json"  # in documents/: file number → source, path, size, records where the file says how many
 PASSED_OVER = ".passed_over.json"  # in documents/ and references/: source → what its patterns hold and is not read
@@ -298,6 +299,7 @@ class Documents(Stage):
 
     def plan(self, context: Context) -> dict[str, Any]:
         folder = context.box(self.name).folder
+        self._planned_s = time.time()
         found = listings(context.config)
         files = [listing.files for listing in found]
         tasks = _kept_tasks(folder, context.config, files)
@@ -317,6 +319,8 @@ class Documents(Stage):
     def finish(self, context: Context) -> None:
         """Raises: FatalError: a file changed while it was read; what was read is forgotten. Or nobody can tell: it stays."""
         box = context.box(self.name)
+        if box.newest_s() < self._planned_s - _CLOCK_S:
+            return  # nothing was read since the files were listed: every partition is of an earlier run
         before = read_json(box.folder / FILES)
         try:
             now = {f.path: (f.size, f.identity) for own in inventory(context.config) for f in own}

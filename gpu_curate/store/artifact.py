@@ -42,6 +42,15 @@ class Box:
             return []
         return sorted(p.name[5:-5] for p in folder.iterdir() if p.name.startswith("part-") and p.suffix == ".json")
 
+    def newest_s(self) -> float:
+        """When the latest receipt was written, by the clock of the file system; 0.0 without one."""
+        folder = self.folder / RECEIPTS
+        if not folder.is_dir():
+            return 0.0
+        return max(
+            (entry.stat().st_mtime for entry in os.scandir(folder) if entry.name.startswith("part-")), default=0.0
+        )
+
     def commit(self, part: str, files: list[Path], facts: dict[str, Any]) -> dict[str, Any]:
         """Publish the receipt of a partition whose `files` are already under their final names."""
         receipt = {"part": part, "files": [self._entry(f) for f in files], **facts}
