@@ -18,7 +18,7 @@ from corpora import recipe, write_inputs
 from rich.console import Console
 from typer.testing import CliRunner
 
-from gpu_curate import cli, config, console
+from gpu_curate import __version__, cli, config, console
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.runs import pipeline, progress
 from gpu_curate.store.lock import run_lock
@@ -296,7 +296,9 @@ def test_the_first_line_comes_before_anything_heavy_is_loaded(inputs, tmp_path):
         [sys.executable, "-c", code, str(folder / "r.yaml"), str(tmp_path / "r")],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert done.stdout.splitlines()[0] == f"gpu_curate 0.1.0: {folder / 'r.yaml'} | []", done.stdout + done.stderr
+    assert done.stdout.splitlines()[0] == f"gpu_curate {__version__}: {folder / 'r.yaml'} | []", (
+        done.stdout + done.stderr
+    )
 
 
 @pytest.mark.parametrize("engine", ["inline", "local"])
