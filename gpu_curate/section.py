@@ -19,10 +19,18 @@ Ratio = Annotated[float, Field(ge=0.0)]
 Count = Annotated[int, Field(ge=0)]
 
 
+# The words that switch, as YAML 1.1 had them; in YAML 1.2 they are text.
+SWITCHES = {
+    spelt: value
+    for word, value in (("on", True), ("yes", True), ("off", False), ("no", False))
+    for spelt in (word, word.capitalize(), word.upper())
+}
+
+
 class Section(BaseModel):
     """A section of the config: unknown keys are errors, values do not change after loading.
 
-    A number is a number and a switch is a switch: "64" and true are no integers, and infinity is no weight.
+    A number is a number: "64" and true are no integers, and infinity is no weight.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -35,7 +43,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _switch(cls, data: Any, info: ValidationInfo) -> Any:
-        """`null`, `off` and `false` switch off what can be, `on` and `true` a section with its defaults.
+        """`null`, `off`, `no` and `false` switch off what can be, `on`, `yes` and `true` a section with its defaults.
 
         A value by its earlier name is read by its present one; the hint goes to the list that is the context, if one is.
         """
@@ -53,13 +61,16 @@ class Section(BaseModel):
     @classmethod
     def _switched(cls, key: str, value: Any) -> Any:
         field = cls.model_fields.get(key)
-        if field is None or not (value is None or isinstance(value, bool) or value in ("on", "off")):
+        word = SWITCHES.get(value) if isinstance(value, str) else None
+        if field is None or not (value is None or isinstance(value, bool) or word is not None):
             return value
-        kinds = typing.get_args(field.annotation)
+        kinds = typing.get_args(field.annotation) or (field.annotation,)
         section = type(None) in kinds and any(isinstance(k, type) and issubclass(k, Section) for k in kinds)
-        if value in (True, "on"):
-            return {} if section else value
+        if value is True or word is True:
+            return {} if section else True if bool in kinds else value
         if key in cls.off:
             return cls.off[key]
         named = re.search(r"null: (?:off|none)", field.description or "")
-        return None if section or (type(None) in kinds and named) else value
+        if section or (type(None) in kinds and named):
+            return None
+        return False if word is False and bool in kinds else value

@@ -6,6 +6,8 @@ import json
 import warnings
 
 import pytest
+import yaml
+from places import ROOT
 from typer.testing import CliRunner
 
 from gpu_curate import cli, config
@@ -120,7 +122,9 @@ def test_an_override_that_reaches_nothing_is_an_error(tmp_path, override):
         ("- 1", "expected a mapping"),
         ("", "expected a mapping"),
         ("tokenizer: {path: a}\ntokenizer: {path: b}\n", "line 2: key 'tokenizer' is given twice"),
-        ("quality: {c4: {on: 1, yes: 2}}\n", "line 1: key True is given twice"),
+        ("quality: {c4: {on: 1, on: 2}}\n", "line 1: key 'on' is given twice"),
+        ("a: &a {b: 1}\nc:\n  <<: *a\n  d: 1\n  d: 2\n", "line 5: key 'd' is given twice"),
+        ("10: 1\n0xa: 2\n", "line 2: key 10 is given twice"),
         ("? [a]\n: b\n", "line 1: .*cannot be a key"),
         ("? {a: 1}\n: b\n", "line 1: .*cannot be a key"),
         ("? 2024-01-01\n: b\n", "line 1: .*cannot be a key"),
@@ -134,6 +138,7 @@ def test_an_override_that_reaches_nothing_is_an_error(tmp_path, override):
         ("min_tokens: &a [*a]\n", "min_tokens"),
         ("a: !!python/object:os.system x\n", "not YAML"),
         ("<<: 3\n", "line 1: `<<` takes a mapping"),
+        ("a: &a {b: 1}\nc: {<<: [*a, 3]}\n", "line 2: `<<` takes a mapping"),
         ("a: 1\n--- \nb: 2\n", "not YAML: .*single document"),
         ("a: \x00\n", "not YAML"),
     ],
@@ -233,7 +238,7 @@ def parse_key(key, value):
         ("run.workers", True),
         ("source.max_documents", "7"),
         ("source.content_fingerprint", 1),
-        ("run.strict", "yes"),
+        ("run.strict", "yess"),
         ("source.weight", True),
         ("source.weight", "0.5"),
         ("quality.c4.min_sentences", "5"),
@@ -271,6 +276,44 @@ def test_numbers_of_yaml_are_numbers(tmp_path):
     assert config.load(path).shards.validation.bound == "123456789012e456"
 
 
+def test_words_of_an_identifier_keep_their_digits(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("sources: [{name: a, type: jsonl, path: x}]\ntokenizer: {path: t}\n")
+    for bound in ("0123456789012345", "1234567890123e12", "123456789e012345", "00000000000000e0"):
+        assert config.load(path, [f"shards.validation.bound={bound}"]).shards.validation.bound == bound
+
+
+@pytest.mark.parametrize(("on", "off"), [("on", "off"), ("yes", "no"), ("True", "FALSE"), ("Yes", "NO"), ("On", "Off")])
+def test_the_words_that_switch_mean_what_they_did_in_yaml_1_1(tmp_path, on, off):
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        f"sources: [{{name: a, type: jsonl, path: x, follow_links: {on}, hidden_files: {off}}}]\ntokenizer: {{path: t}}\n"
+        f"dedup: {{exact: {off}, fuzzy: {on}}}\nquality: {{c4: {on}, fineweb: {off}}}\nnormalize: {off}\n"
+        f"language: {{model: {off}}}\nmin_tokens: {off}\nrun: {{strict: {on}, by_reference: {off}}}\npii: {{ip: {off}}}\n"
+    )
+    ours = config.load(path)
+    assert ours == config.parse(yaml.safe_load(path.read_text()))
+    assert (ours.sources[0].follow_links, ours.sources[0].hidden_files, ours.run.strict) == (True, False, True)
+    assert (ours.dedup.exact, ours.dedup.fuzzy, ours.quality.c4) == (False, config.Fuzzy(), config.C4())
+    assert (ours.quality.fineweb, ours.normalize, ours.language.model, ours.min_tokens) == (None, None, None, 0)
+    assert config.load(path, [f"dedup.exact={on}"]).dedup.exact is True
+
+
+def test_a_word_that_switches_is_text_where_text_is_wanted(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        "sources: [{name: no, type: jsonl, path: off, keep_columns: [yes]}]\ntokenizer: {path: t, eot: no}\n"
+    )
+    c = config.load(path, ["language.keep=[no, en]"])
+    assert (c.sources[0].name, c.sources[0].path, c.sources[0].keep_columns) == ("no", "off", ["yes"])
+    assert (c.tokenizer.eot, c.language.keep) == ("no", ["no", "en"])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.stem)
+def test_our_recipes_have_the_values_that_yaml_1_1_gives_them(path):
+    assert config.load(path) == config.parse(yaml.safe_load(path.read_text()))
+
+
 def test_what_is_off_is_off_in_yaml_too(tmp_path):
     path = tmp_path / "r.yaml"
     path.write_text("sources: [{name: a, type: jsonl, path: x}]\ntokenizer: {path: t}\npii: {email: off, ip: count}\n")
@@ -294,10 +337,16 @@ def test_a_text_encoding_is_taken(encoding):
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("language.keep=[no, en]", "language.keep.0: input should be a valid string, got False {no}"),
-        ("sources.a.path=off", "sources.a.path: input should be a valid string or a valid list, got False {no}"),
-        ("sources.a.keep_columns=[yes]", "keep_columns.0: input should be a valid string, got True {yes}"),
-        ("tokenizer.eot=no", "tokenizer.eot: input should be a valid string or a valid integer, got False {no}"),
+        ("language.keep=[false, en]", "language.keep.0: input should be a valid string, got False {no}"),
+        ("sources.a.path=False", "sources.a.path: input should be a valid string or a valid list, got False {no}"),
+        ("sources.a.keep_columns=[true]", "keep_columns.0: input should be a valid string, got True {yes}"),
+        ("tokenizer.eot=false", "tokenizer.eot: input should be a valid string or a valid integer, got False {no}"),
+        (
+            "min_tokens=064",
+            "min_tokens: input should be a valid integer, got '064' (text: write the number without quotes, 64)",
+        ),
+        ("min_tokens=yes", "min_tokens: input should be a valid integer, got 'yes'"),
+        ("pii.email=yes", "pii.email: input should be 'off', 'count' or 'replace', got 'yes'"),
         ("shards.validation.bound=1234567890123456", "(a number to YAML: write text in quotes, '1234567890123456')"),
         ("sources.a.group_column=2024-01-01", "(a date to YAML: write text in quotes, '2024-01-01')"),
         ("min_tokens='64'", "min_tokens: input should be a valid integer, got '64' (text: write the number without"),
@@ -326,8 +375,8 @@ def test_a_misspelt_choice_and_a_word_that_yaml_takes_for_another_type_come_with
     path = tmp_path / "r.yaml"
     path.write_text(json.dumps(MINIMAL))
     hints = {
-        "no": "(YAML reads no, off and false as this: write a word in quotes, 'no')",
-        "yes": "(YAML reads yes, on and true as this: write a word in quotes, 'yes')",
+        "no": "(YAML reads false as this: write a word in quotes, 'false')",
+        "yes": "(YAML reads true as this: write a word in quotes, 'true')",
     }
     with pytest.raises(ConfigError) as e:
         config.load(path, [override])
@@ -368,7 +417,7 @@ OFF = [
 ]
 
 
-@pytest.mark.parametrize("word", ["null", "off", "false", "'off'"])
+@pytest.mark.parametrize("word", ["null", "off", "false", "'off'", "no", "OFF"])
 @pytest.mark.parametrize(("key", "is_off"), OFF, ids=[key for key, _ in OFF])
 def test_null_and_off_switch_off_everything_that_can_be(tmp_path, key, is_off, word):
     path = tmp_path / "r.yaml"

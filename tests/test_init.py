@@ -16,7 +16,7 @@ from places import ROOT
 from typer.testing import CliRunner
 
 from gpu_curate import cli, config
-from gpu_curate.config.load import read_yaml
+from gpu_curate.config.yaml import read_yaml
 from gpu_curate.errors import ConfigError
 from gpu_curate.runs import pipeline
 from gpu_curate.tools import config_reference as reference
@@ -239,4 +239,4 @@ def test_the_schema_takes_what_the_config_takes(keys, fits):
 def test_schema_and_reference_are_printed():
     printed = CliRunner().invoke(cli.app, ["config", "schema"])
     assert json.loads(printed.stdout) == reference.json_schema()
-    assert CliRunner().invoke(cli.app, ["config", "reference"]).stdout.startswith("#### Top level")
+    assert CliRunner().invoke(cli.app, ["config", "reference"]).stdout.startswith("## Top level")

@@ -6,92 +6,18 @@ import datetime
 import os
 import re
 import warnings
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from gpu_curate.config.recipe import Config, Source
 from gpu_curate.errors import ConfigError, did_you_mean
-from gpu_curate.section import Section
+from gpu_curate.section import SWITCHES, Section
 from gpu_curate.stages.sections import Reference
 
 SectionT = TypeVar("SectionT", bound=Section)
-
-_MERGE = "tag:yaml.org,2002:merge"
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as PyYAML reads it, but a key given twice is an error (`on` and `yes` are one key), and 1e-3 is a number."""
-
-    def get_single_node(self) -> yaml.Node:
-        """The document's nodes, with their own keys checked before `<<` merges others in, which they may override."""
-        root = super().get_single_node()
-        seen: set[int] = set()
-        waiting = [] if root is None else [root]
-        while waiting:
-            node = waiting.pop()
-            if id(node) in seen or isinstance(node, yaml.ScalarNode):
-                continue
-            seen.add(id(node))
-            if isinstance(node, yaml.MappingNode):
-                self._check_keys(node)
-                waiting += [value for _, value in node.value]
-            else:
-                waiting += node.value
-        return root
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Put what `<<` names before a mapping's own pairs, the first of a list last: the last of equal keys counts.
-
-        PyYAML 6.0.4 compares keys by id() here, so that `{<<: *a}` of an `a` that overrides a merge loses short keys.
-        """
-        merges = [value for key, value in node.value if key.tag == _MERGE]
-        node.value = [(key, value) for key, value in node.value if key.tag != _MERGE]
-        for value in merges:
-            mappings = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            for mapping in mappings:
-                if not isinstance(mapping, yaml.MappingNode):
-                    line = mapping.start_mark.line + 1
-                    raise ConfigError(f"line {line}: `<<` takes a mapping or a list of mappings, got a {mapping.id}")
-                self.flatten_mapping(mapping)
-                node.value = mapping.value + node.value if mapping is not node else node.value
-
-    def _check_keys(self, node: yaml.MappingNode) -> None:
-        seen: set[Hashable] = set()
-        for key_node, _ in node.value:
-            if key_node.tag == _MERGE:
-                continue
-            key = self.construct_object(key_node, deep=True)
-            line = key_node.start_mark.line + 1
-            if not isinstance(key, str | int | float | None):
-                raise ConfigError(f"line {line}: {key!r} cannot be a key")
-            if key in seen:
-                raise ConfigError(f"line {line}: key {key!r} is given twice")
-            seen.add(key)
-
-
-# YAML 1.2 core schema; PyYAML wants a dot. Short enough never to match the 16 hex digits of `shards.validation.bound`.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(?:\d{1,10}(?:\.\d{0,10})?|\.\d{1,10})[eE][-+]?\d{1,3}", re.ASCII),
-    list("-+.0123456789"),
-)
-
-
-def read_yaml(text: str, origin: str) -> Any:
-    """The data of one YAML document; whatever is wrong with it is a ConfigError that names `origin`."""
-    try:
-        return _Loader(text).get_single_data()
-    except ConfigError as e:
-        raise ConfigError(f"{origin}: {e.message}") from e
-    except RecursionError as e:
-        raise ConfigError(f"{origin}: not YAML that can be read: nested too deep") from e
-    except (yaml.YAMLError, ValueError, TypeError, LookupError, OverflowError, AttributeError) as e:
-        # PyYAML converts tagged and date-like scalars without a check: 2024-99-99, !!int abc, !!timestamp x
-        raise ConfigError(f"{origin}: not YAML: {' '.join(str(e).split())}") from e
 
 
 def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Config:
@@ -114,6 +40,8 @@ def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Co
         raise ConfigError(f"config {file}: a folder, not a recipe", _recipe_hint(file)) from e
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"config {file}: {e}") from e
+    from gpu_curate.config.yaml import read_yaml  # a config from plain data needs no YAML
+
     data = read_yaml(text, f"config {file}")
     if not isinstance(data, dict):
         raise ConfigError(f"config {file}: expected a mapping of keys, got {type(data).__name__}")
@@ -161,6 +89,8 @@ def apply_override(data: dict[str, Any], text: str) -> None:
     key, eq, value = text.partition("=")
     if not eq or not key:
         raise ConfigError(f"--set {text}: expected key.path=value")
+    from gpu_curate.config.yaml import read_yaml
+
     parsed = read_yaml(value, f"--set {text}")
     node: Any = data
     *parents, last = key.split(".")
@@ -169,7 +99,7 @@ def apply_override(data: dict[str, Any], text: str) -> None:
             inner = node[_index(node, part, text)]
         else:
             inner = node.get(part)
-            if inner is None or isinstance(inner, bool) or inner in ("on", "off"):
+            if inner is None or isinstance(inner, bool) or (isinstance(inner, str) and inner in SWITCHES):
                 inner = node[part] = {}
         if not isinstance(inner, dict | list):
             raise ConfigError(f"--set {text}: {'.'.join(parents[: i + 1])} is {inner!r} and has no keys")
@@ -194,7 +124,6 @@ def _index(node: list[Any], part: str, text: str) -> int:
 _TAGS = {"parquet", "jsonl", "text", "wikipedia", "warc", "huggingface"}
 # What pydantic calls a member of a union in the place of an error: a type or a model, never a key of ours.
 _BRANCH = re.compile(r"str|int|float|bool|none|constrained-\w+|[A-Z]\w*|[\w-]+\[.*\]", re.DOTALL)
-_FROM_YAML = {True: "yes, on and true", False: "no, off and false"}
 
 
 def _explain_all(errors: list[Any], data: Any) -> Iterator[str]:
@@ -261,19 +190,24 @@ def _remedy(errors: list[Any]) -> str:
     """What would do: the word that was misspelt, or quotes where YAML took a word for something else."""
     got, kinds = errors[0]["input"], {e["type"] for e in errors}
     known = [w for e in errors if e["type"] == "literal_error" for w in re.findall(r"'([^']*)'", e["ctx"]["expected"])]
-    words = {True: {"yes", "on"}, False: {"no", "off"}}
-    if isinstance(got, bool) and ("string_type" in kinds or words[got] & set(known)):
-        return f" (YAML reads {_FROM_YAML[got]} as this: write a word in quotes, '{'yes' if got else 'no'}')"
+    if isinstance(got, bool) and "string_type" in kinds:
+        word = str(got).lower()
+        return f" (YAML reads {word} as this: write a word in quotes, '{word}')"
     if isinstance(got, int | float | datetime.date) and "string_type" in kinds:
         kind = "a date" if isinstance(got, datetime.date) else "a number"
         return f" ({kind} to YAML: write text in quotes, '{got}')"
     if isinstance(got, str) and kinds & {"int_type", "float_type"} and _is_number(got):
-        return f" (text: write the number without quotes, {got})"
+        return f" (text: write the number without quotes, {_plain(got)})"
     if "string_pattern_mismatch" in kinds:
         known += re.findall(r"[a-z_]{3,}", errors[0]["ctx"]["pattern"])
     if kinds & {"model_type", "dict_type"}:
         known += ["on", "off", "null"]
     return did_you_mean(got, known)
+
+
+def _plain(number: str) -> str:
+    """A number without the zeros in front, for which YAML leaves it as text."""
+    return re.sub(r"^([-+]?)0+(?=[0-9])", r"\1", number)
 
 
 def _is_number(text: str) -> bool:

@@ -6,11 +6,12 @@ text     languages, PII         steps   throughput               shards       ou
 
 from __future__ import annotations
 
+import io
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ruamel.yaml import YAML
 
 from gpu_curate.config import Config
 from gpu_curate.report.contamination import contamination
@@ -171,7 +172,11 @@ def _config(config: Config) -> Html:
     for source in data["sources"]:
         if "storage_options" in source:
             source["storage_options"] = dict.fromkeys(source["storage_options"], "(not shown)")
-    dumped = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+    writer, text = YAML(typ="safe", pure=True), io.StringIO()
+    writer.default_flow_style, writer.width = False, 100
+    writer.sort_base_mapping_type_on_output = False
+    writer.dump(data, text)
+    dumped = text.getvalue()
     if len(dumped) > _MAX_CONFIG_CHARS:
         dumped = f"{dumped[:_MAX_CONFIG_CHARS]}\n… the rest is in run.json"
     return section(

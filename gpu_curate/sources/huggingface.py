@@ -16,8 +16,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
 from gpu_curate import hub
 from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
@@ -303,10 +301,16 @@ def _names(some: Any) -> str:
 def _declared(readme: str) -> list[dict[str, Any]]:
     """The `configs` in the YAML head of README.md; [] if there are none or it is not YAML."""
     head = re.match(r"---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", readme, re.DOTALL)
-    try:
-        data = yaml.safe_load(head.group(1)) if head else None
-    except yaml.YAMLError:
+    if head is None:
         return []
+    from ruamel.yaml import YAML, YAMLError
+
+    reader = YAML(typ="safe", pure=True)
+    reader.allow_duplicate_keys = True  # the hub takes them
+    try:
+        data = reader.load(head.group(1))
+    except (YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return []  # dates and tags are converted without a check
     entries = data.get("configs") if isinstance(data, dict) else None
     return [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
 

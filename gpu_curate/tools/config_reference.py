@@ -71,8 +71,8 @@ def json_schema() -> dict[str, Any]:
     for name, definition in (("Config", schema), *schema["$defs"].items()):
         for key, own in definition.get("properties", {}).items():
             _allow_underscores(own)
-            if name in models and ("$ref" in str(own) or "enum" in own):
-                words = [w for w in (None, True, False, "on", "off") if _takes(models[name], key, w)]
+            if name in models and ("$ref" in str(own) or "enum" in own or "boolean" in str(own)):
+                words = [w for w in (None, True, False, "on", "off", "yes", "no") if _takes(models[name], key, w)]
                 if words and key != "sources":
                     kept = {k: own.pop(k) for k in ("title", "description", "default") if k in own}
                     definition["properties"][key] = {**kept, "anyOf": [*own.pop("anyOf", [own]), {"enum": words}]}

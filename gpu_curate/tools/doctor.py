@@ -456,7 +456,7 @@ def _numba() -> list[Check]:
     return [Check("libraries", "Numba", "ok", what)]
 
 
-_MODULES = {"pyyaml": "yaml"}  # distribution → module, where the names differ
+_MODULES = {"ruamel-yaml": "ruamel.yaml"}  # distribution, as metadata spell it → module, where the names differ
 _OWN_LINE = ("numba", "tokenizers", "gigatoken")  # have a line of their own
 
 

@@ -89,10 +89,10 @@ class _Rules:
 
 @functools.cache
 def wikitext_rules() -> _Rules:
-    import yaml
+    from ruamel.yaml import YAML
 
     text = resources.files(__package__).joinpath("wikitext.yaml").read_text(encoding="utf-8")
-    return _Rules(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    return _Rules(YAML(typ="safe", pure=True).load(text))
 
 
 @dataclass(frozen=True)
