@@ -6,12 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from gpu_curate.ops.text_stats import STOP_WORDS, TERMINAL, character_classes
+from gpu_curate.ops.text_stats import (
+    CLOSING,
+    KIND,
+    SHORT_LINE_CHARS,
+    STOP_WORDS,
+    TERMINAL,
+    character_classes,
+)
+from gpu_curate.text.scripts import chars_of
 
 Span = tuple[int, int]  # start and stop, in characters
-
-_SHORT_CHARS = 30  # FineWeb's short line, as datatrove counts it
-_C4_ENDS = (".", "?", "!", '"', "'")
 
 
 def marks(text: str, reason: str) -> list[Span]:
@@ -87,14 +92,25 @@ def _words(wanted: Callable[[str], bool]) -> Callable[[str], Iterator[Span]]:
     return lambda text: (m.span() for m in re.finditer(r"\S+", text) if wanted(m.group()))
 
 
-def _is_terminal(c: str) -> bool:
+def _classes(c: str) -> int:
     stage1, stage2 = character_classes()
     place = ord(c)
-    return place >> 8 < len(stage1) and bool(int(stage2[int(stage1[place >> 8]) * 256 + (place & 255)]) & TERMINAL)
+    return int(stage2[int(stage1[place >> 8]) * 256 + (place & 255)]) if place >> 8 < len(stage1) else 0
+
+
+def _is_ended(line: str) -> bool:
+    """A TERMINAL character stands at its end, or before the CLOSING ones there."""
+    while line and _classes(line[-1]) & KIND == CLOSING:
+        line = line[:-1]
+    return bool(line) and bool(_classes(line[-1]) & TERMINAL)
 
 
 def _c4_ended(line: str) -> bool:
-    return line.endswith(_C4_ENDS) and not line.endswith("...")
+    return (_is_ended(line) or line.endswith(('"', "'"))) and not line.endswith("...")
+
+
+def _is_short(line: str) -> bool:
+    return sum(map(chars_of, line)) <= SHORT_LINE_CHARS
 
 
 _ELLIPSIS = r"\.\.\.|\u2026"
@@ -105,8 +121,8 @@ _FINDERS: dict[str, Callable[[str], Iterator[Span]]] = {
     "too_many_ellipsis_lines": _lines(lambda line: line.endswith(("...", "\u2026"))),
     "too_few_alphabetic_words": _words(lambda word: not any(c.isalpha() for c in word)),
     "too_few_stop_words": _words(lambda word: word.lower() in _STOP_WORDS),
-    "too_few_terminal_lines": _lines(lambda line: not _is_terminal(line[-1])),
-    "too_many_short_lines": _lines(lambda line: len(line) <= _SHORT_CHARS),
+    "too_few_terminal_lines": _lines(lambda line: not _is_ended(line)),
+    "too_many_short_lines": _lines(_is_short),
     "too_many_newlines": _pieces("\n"),
     "lorem_ipsum": _pieces("(?i)lorem ipsum"),
     "curly_bracket": _pieces(r"\{"),
