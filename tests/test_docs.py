@@ -217,3 +217,20 @@ def test_the_training_script_of_the_loaders_page_trains_and_says_where_it_is(sha
     exec(code("loader.md")[2], names)
     state = names["train"](shards)
     assert (state["epoch"], state["row"]) == (0, 3 * 4)
+
+
+def test_the_page_of_python_runs(tmp_path, monkeypatch):
+    pytest.importorskip("resiliparse")
+    lines = [{"text": f"Line {i} of a file that is not long, but long enough for {i % 7} tokens."} for i in range(60)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in code("python.md"):
+        exec(block, names)
+    assert len(names["lengths"]) == 6
+    assert names["scores"].num_rows == 6
+    assert names["scrubbed"].texts.to_pylist() == ["write to <EMAIL>"]
+    found = names["gc"].deduplicate(names["texts"])
+    page = (DOCS / "python.md").read_text()
+    assert repr(found) in page
+    assert str(found.explain(4)).partition(":")[0] in page
