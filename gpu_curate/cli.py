@@ -18,6 +18,7 @@ import typer
 
 from gpu_curate import __version__
 from gpu_curate.errors import ConfigError, GpuCurateError
+from gpu_curate.privacy import redacted
 
 _STARTED = time.monotonic()  # the one clock of a run's progress
 
@@ -66,6 +67,9 @@ BackendOption = Annotated[
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe; repeatable.")
 ]
+TrustEngine = Annotated[
+    bool, typer.Option("--trust-engine", help="The scheduler that the recipe names as run.engine is yours.")
+]
 
 
 def _recipes() -> list[str]:
@@ -100,7 +104,14 @@ def _main(
     pass
 
 
-def _load(config: Path, out: Path | None, workers: int | None, backend: str | None, overrides: list[str] | None) -> Any:
+def _load(
+    config: Path,
+    out: Path | None,
+    workers: int | None,
+    backend: str | None,
+    overrides: list[str] | None,
+    trust: bool = False,
+) -> Any:
     """The config with the command line's say in it, and the run directory."""
     from gpu_curate.config import load
 
@@ -111,7 +122,7 @@ def _load(config: Path, out: Path | None, workers: int | None, backend: str | No
         more.append(f"run.backend={backend}")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", FutureWarning)
-        loaded = load(config, more)
+        loaded = load(config, more, trust or None)
     for warning in told:
         print(f"warning: {warning.message}", file=sys.stderr)
     return loaded, out or Path("runs") / config.stem
@@ -127,6 +138,7 @@ def run(
     workers: Workers = None,
     backend: BackendOption = None,
     set_: Set = None,
+    trust_engine: TrustEngine = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and the last lines only.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the final facts as JSON; everything else goes to standard error.")
@@ -140,7 +152,7 @@ def run(
         progress.note(f"gpu_curate {__version__}: {config}")  # at once: what follows takes its time to load
         from gpu_curate.runs.pipeline import execute
 
-        recipe, folder = _load(config, out, workers, backend, set_)
+        recipe, folder = _load(config, out, workers, backend, set_, trust_engine)
 
         def last_words() -> None:
             if isinstance(progress, Bars):
@@ -213,7 +225,7 @@ class _Signals:
 def _same_command() -> str:
     import shlex
 
-    return shlex.join(["gpu-curate", *sys.argv[1:]])
+    return redacted(shlex.join(["gpu-curate", *sys.argv[1:]]))
 
 
 @app.command(epilog="Example:  gpu-curate plan configs/fineweb_edu.yaml --set sources.edu.path='data/*.parquet'")
@@ -223,6 +235,7 @@ def plan(
     workers: Workers = None,
     backend: BackendOption = None,
     set_: Set = None,
+    trust_engine: TrustEngine = False,
     as_json: AsJson = False,
     fresh: Fresh = False,
 ) -> None:
@@ -230,7 +243,7 @@ def plan(
     from gpu_curate.console import print_plan
     from gpu_curate.runs.planning import make_plan
 
-    facts = make_plan(*_load(config, out, workers, backend, set_), fresh=fresh)
+    facts = make_plan(*_load(config, out, workers, backend, set_, trust_engine), fresh=fresh)
     _print(facts, as_json, print_plan)
 
 
@@ -512,13 +525,14 @@ def compare(
     workers: Workers = None,
     backend: BackendOption = None,
     set_: Set = None,
+    trust_engine: TrustEngine = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the CPU and the GPU path on a sample: equal arrays, speeds, price ratio. Exit status 1 if an array differs."""
     from gpu_curate.console import print_compare
     from gpu_curate.tools.compare import compare as run_both
 
-    recipe, _ = _load(config, None, workers, backend, set_)
+    recipe, _ = _load(config, None, workers, backend, set_, trust_engine)
     folder = out or Path("runs") / f"{config.stem}-compare"
     facts = run_both(recipe, folder, max_bytes, note=(lambda text: None) if as_json else print)
     _print(facts, as_json, lambda f: print_compare(f, folder))

@@ -197,8 +197,10 @@ def _show(*tables: Table) -> None:
 def also_in_log(run: Path) -> Iterator[None]:
     """What is printed inside goes to the run's log, too."""
     with contextlib.ExitStack() as stack:
+        from gpu_curate.store.files import open_log
+
         with contextlib.suppress(OSError):
-            log = stack.enter_context((run / RUN_LOG).open("a", encoding="utf-8", errors="backslashreplace"))
+            log = stack.enter_context(open_log(run / RUN_LOG))
             stack.enter_context(contextlib.redirect_stdout(Tee(sys.stdout, log)))
             stack.enter_context(contextlib.redirect_stderr(Tee(sys.stderr, log)))
         yield

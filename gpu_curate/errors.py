@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gpu_curate.privacy import redacted
+
 MAX_ATTEMPTS = 3  # at what raises RetryableError, with 1, 2, ... seconds between them
 
 
@@ -27,6 +29,7 @@ class GpuCurateError(Exception):
     """Base of every error this package raises on purpose."""
 
     def __init__(self, message: str, hint: str | None = None):
+        message, hint = redacted(message), hint and redacted(hint)
         super().__init__(message, hint)  # both in args, so that the error survives pickling between processes
         self.message = message
         self.hint = hint
@@ -82,7 +85,7 @@ def install(extra: str) -> str:
 
 def one_line(e: BaseException, limit: int = 300) -> str:
     """What another library's error says, without its line ends; at most `limit` characters."""
-    return " ".join(str(e).split())[:limit]
+    return redacted(" ".join(str(e).split()))[:limit]
 
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:

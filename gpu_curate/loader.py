@@ -35,7 +35,7 @@ import numpy as np
 
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.formats import FORMATS, open_shard
-from gpu_curate.store.run_directory import RUN_FILE, latest_shards, read_run_file, resolved
+from gpu_curate.store.run_directory import RUN_FILE, below, latest_shards, read_run_file, resolved
 
 if TYPE_CHECKING:
     from gpu_curate.rows import Rows
@@ -135,7 +135,7 @@ def shards_folder(directory: str | os.PathLike[str]) -> Path:
     if not (folder / RUN_FILE).exists():
         return resolved(folder)
     latest = latest_shards(folder)
-    return latest or folder / str((read_run_file(folder).get("folders") or {}).get("shards", "shards"))
+    return latest or below(folder, str((read_run_file(folder).get("folders") or {}).get("shards", "shards")))
 
 
 def shard_paths(directory: Path, split: str) -> list[Path]:

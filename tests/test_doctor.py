@@ -477,7 +477,7 @@ def test_a_backend_of_fsspec_that_is_missing_is_named_with_what_brings_it(monkey
     def missing(*_, **__):
         raise ImportError("Install it to access this")
 
-    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    monkeypatch.setattr(fsspec, "get_filesystem_class", missing)
     with pytest.raises(ConfigError) as e:
         files.find([url], (), {}, "source a: path")
     assert e.value.hint == hint

@@ -77,6 +77,6 @@ def test_errors_of_a_clients_next_major_version_are_the_networks(monkeypatch):
     from gpu_curate.sources import files
 
     error = type("ConnectError", (Exception,), {"__module__": "httpx2"})
-    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda *_, **__: (_ for _ in ()).throw(error("no name")))
+    monkeypatch.setattr(fsspec, "get_filesystem_class", lambda *_, **__: (_ for _ in ()).throw(error("no name")))
     with pytest.raises(UnreachableError, match="cannot be listed: ConnectError: no name"):
         files.find(["hf://datasets/a/b.parquet"], (), {}, "source a: path")

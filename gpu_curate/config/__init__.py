@@ -3,8 +3,8 @@
 Every key of a recipe is a field of a section, with its unit and default; docs/config.md is made from these.
 """
 
-from gpu_curate.config.load import load, parse
-from gpu_curate.config.recipe import COLUMNS, Config, Source, public
+from gpu_curate.config.load import TRUST_ENGINE, load, parse
+from gpu_curate.config.recipe import COLUMNS, Config, Source, for_publication, public
 from gpu_curate.errors import did_you_mean
 from gpu_curate.quality import Quality
 from gpu_curate.quality.c4 import C4
@@ -39,6 +39,7 @@ __all__ = [
     "MAX_SEED",
     "MAX_TOKENS",
     "SPACED_SCRIPTS",
+    "TRUST_ENGINE",
     "CompressedSource",
     "Config",
     "Dedup",
@@ -68,6 +69,7 @@ __all__ = [
     "WarcSource",
     "WikipediaSource",
     "did_you_mean",
+    "for_publication",
     "load",
     "parse",
     "public",

@@ -14,18 +14,24 @@ from pydantic import BaseModel, ValidationError
 
 from gpu_curate.config.recipe import Config, Source
 from gpu_curate.errors import ConfigError, did_you_mean
+from gpu_curate.privacy import hide
 from gpu_curate.section import SWITCHES, Section
 from gpu_curate.stages.sections import Reference
 
 SectionT = TypeVar("SectionT", bound=Section)
 
 
-def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Config:
+TRUST_ENGINE = "GPU_CURATE_TRUST_ENGINE"  # in the environment: 1 stands for --trust-engine
+
+
+def load(path: str | os.PathLike[str], overrides: list[str] | None = None, trust_engine: bool | None = None) -> Config:
     """Read a recipe.
 
     Args:
         path: YAML file.
         overrides: "key.path=value" strings, value in YAML ("sources.0.max_documents=100").
+        trust_engine: the recipe may name a scheduler, which is sent code to run; None: if the environment says so. What
+            `overrides` name is the caller's own.
     Warns:
         FutureWarning: a value is given by its earlier name; it is read.
     Raises:
@@ -45,12 +51,22 @@ def load(path: str | os.PathLike[str], overrides: list[str] | None = None) -> Co
     data = read_yaml(text, f"config {file}")
     if not isinstance(data, dict):
         raise ConfigError(f"config {file}: expected a mapping of keys, got {type(data).__name__}")
+    run = data.get("run")
+    named = run.get("engine") if isinstance(run, dict) else None
     for override in overrides or []:
         apply_override(data, override)
     hints: list[str] = []
     config = parse(data, str(file), hints)
     for hint in hints:
         warnings.warn(f"{file}: {hint}", FutureWarning, stacklevel=2)
+    trusted = os.environ.get(TRUST_ENGINE) == "1" if trust_engine is None else trust_engine
+    own = any(text.partition("=")[0] in ("run.engine", "run") for text in overrides or [])
+    if "://" in config.run.engine and config.run.engine == named and not trusted and not own:
+        raise ConfigError(
+            f"{file}: run.engine: {named}: a scheduler named by a recipe is sent Python objects, and whoever answers there "
+            "sends others back",
+            f"if you know that host: --trust-engine, {TRUST_ENGINE}=1, or --set run.engine={named}",
+        )
     return config
 
 
@@ -69,6 +85,9 @@ def _recipe_hint(folder: Path) -> str:
 
 def parse(data: dict[str, Any], origin: str = "config", hints: list[str] | None = None) -> Config:
     """A Config from plain data; `origin` names it in errors. `hints` takes what was read by an earlier name."""
+    sources = data.get("sources")
+    for source in sources if isinstance(sources, list) else []:
+        hide(source.get("storage_options") if isinstance(source, dict) else None)  # before an error can tell a value
     try:
         return Config.model_validate(data, context=hints)
     except ValidationError as e:
@@ -91,6 +110,8 @@ def apply_override(data: dict[str, Any], text: str) -> None:
         raise ConfigError(f"--set {text}: expected key.path=value")
     from gpu_curate.config.yaml import read_yaml
 
+    if "storage_options" in key:
+        hide(value)
     parsed = read_yaml(value, f"--set {text}")
     node: Any = data
     *parents, last = key.split(".")

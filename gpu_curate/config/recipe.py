@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from gpu_curate.privacy import HIDDEN, cleaned, published
 from gpu_curate.quality import Quality
 from gpu_curate.runs.section import Run
 from gpu_curate.section import Section
@@ -105,9 +106,29 @@ class Config(Section):
 
 def public(config: Config) -> dict[str, Any]:
     """The config as plain data for files that others may read: the values of `storage_options` (keys, tokens) are left out."""
-    data = config.model_dump(mode="json")
+    data = cleaned(config.model_dump(mode="json"))
     for source in data["sources"]:
-        source["storage_options"] = dict.fromkeys(source["storage_options"], "(hidden)")
+        source["storage_options"] = dict.fromkeys(source["storage_options"], HIDDEN)
+    return data
+
+
+def for_publication(config: Config) -> dict[str, Any]:
+    """As `public`, for what goes out with the shards: no absolute path, whose folders tell who worked where."""
+    data = {k: v for k, v in public(config).items() if k != "run"}
+
+    def shorten(value: Any) -> Any:
+        return [published(v) for v in value] if isinstance(value, list) else published(value)
+
+    for section, keys in (
+        *((s, ("path", "dataset", "url_blocklist", "domain_blocklist")) for s in data["sources"]),
+        *((r, ("path",)) for r in data["references"]),
+        (data["tokenizer"], ("path",)),
+        (data.get("language") or {}, ("model",)),
+        (data["shards"].get("validation") or {}, ("earlier",)),
+    ):
+        for key in keys:
+            if section.get(key):
+                section[key] = shorten(section[key])
     return data
 
 

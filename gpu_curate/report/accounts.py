@@ -85,7 +85,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         *_unknown_warnings(context),
         *rule_warnings(context, by_source),
         *intake_warnings({"sources": sources, **read}),
-        *_incomplete(manifest, read),
+        *_incomplete({f for r in documents for f in r.get("incomplete", [])}, read),
         *(text for _, text in problems(read)),
     ]
     return {
@@ -203,10 +203,10 @@ def _check_sides(context: Context) -> None:
         raise FatalError(f"{len(both)} clusters of duplicates lie on both sides of the split, e.g. component {both[0]}")
 
 
-def _incomplete(manifest: dict[str, Any], read: dict[str, Any]) -> list[str]:
+def _incomplete(files: set[str], read: dict[str, Any]) -> list[str]:
     """A warning if files are cut that gave something."""
     named = {path for files in read["unreadable"].values() for path in files}
-    incomplete = [path for path in manifest["incomplete_sources"] if path not in named]
+    incomplete = [path for path in sorted(files) if path not in named]
     if not incomplete:
         return []
     what = "1 file is" if len(incomplete) == 1 else f"{len(incomplete)} files are"

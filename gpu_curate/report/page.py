@@ -14,6 +14,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from gpu_curate.config import Config
+from gpu_curate.privacy import cleaned
 from gpu_curate.report.contamination import contamination
 from gpu_curate.report.duplicates import duplicates
 from gpu_curate.report.funnel import funnel, sources
@@ -167,8 +168,8 @@ def _warnings(warnings: list[str]) -> Html | None:
 
 def _config(config: Config) -> Html:
     """The recipe as it was understood; storage options may hold keys and are not shown."""
-    data = config.model_dump(mode="json")
-    data["sources"] = [s.model_dump(mode="json", exclude_defaults=True) for s in config.sources]
+    data = cleaned(config.model_dump(mode="json"))
+    data["sources"] = cleaned([s.model_dump(mode="json", exclude_defaults=True) for s in config.sources])
     for source in data["sources"]:
         if "storage_options" in source:
             source["storage_options"] = dict.fromkeys(source["storage_options"], "(not shown)")

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +18,13 @@ from typing import Any, NamedTuple
 from gpu_curate.errors import ConfigError
 from gpu_curate.stages.order import all_stages
 from gpu_curate.store.artifact import Box
+from gpu_curate.store.files import temporary_name
 from gpu_curate.store.lock import remove_temporaries, run_lock
 from gpu_curate.store.run_directory import (
     LINKS,
     PRINT_CHARS,
     RUN_FILE,
+    below,
     disk_bytes,
     latest_shards,
     read_run_file,
@@ -120,11 +121,11 @@ def _needed(run: Path, facts: dict[str, Any], latest: Path | None) -> tuple[set[
         if of is None and last.get("shards") == latest.name:
             of = last
         if of is None and report is not None:
-            of = _of_report(run / report)
+            of = _of_report(below(run, report))
         if of is None:  # not known: nothing that could be its box goes
             return {p.name for p in run.iterdir()}, set()
         needed |= {str(f) for f in of.values()}
-    finished = Box(run / last["shards"]).sealed() or (latest is not None and last.get("shards") == latest.name)
+    finished = Box(below(run, last["shards"])).sealed() or (latest is not None and last.get("shards") == latest.name)
     unfinished = set() if finished else {str(f) for f in last.values()}
     if not finished:
         unfinished.add(str(last["shards"]).replace("shards", "report", 1))
@@ -142,6 +143,6 @@ def _remove(run: Path, name: str) -> None:
     path = run / name
     if path.is_symlink() or not path.is_dir():  # it changed meanwhile
         return
-    aside = run / f".{name}.tmp-{os.getpid()}-{time.monotonic_ns()}"
+    aside = temporary_name(path)
     os.rename(path, aside)
     shutil.rmtree(aside)

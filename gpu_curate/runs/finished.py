@@ -9,7 +9,7 @@ from gpu_curate.config import did_you_mean, parse
 from gpu_curate.errors import ConfigError, CorruptError
 from gpu_curate.stages import Context
 from gpu_curate.store.files import read_json
-from gpu_curate.store.run_directory import FINGERPRINT, RUN_FILE
+from gpu_curate.store.run_directory import FINGERPRINT, RUN_FILE, below
 
 
 def open_run(run: Path, shards: str | None = None) -> Context:
@@ -36,7 +36,7 @@ def open_run(run: Path, shards: str | None = None) -> Context:
     missing = [name for name, print_ in prints.items() if print_ not in owners]
     if missing:
         raise ConfigError(f"{run}: {', '.join(missing)} of these shards are not there", "run its recipe again")
-    folders = {name: owners[print_] for name, print_ in prints.items()}
+    folders = {name: below(run, owners[print_]).name for name, print_ in prints.items()}
     context = Context(run, parse(config, str(path)), folders)
     parts = set(context.box("documents").parts())
     there = len(parts & set(context.box("decisions").parts()))

@@ -41,13 +41,14 @@ from gpu_curate.stages import Context, Stage
 from gpu_curate.stages.order import all_stages
 from gpu_curate.stages.partition_text import without_effect
 from gpu_curate.store.artifact import Box
-from gpu_curate.store.files import disk_error, lock_holder, publish, read_json, write_json
+from gpu_curate.store.files import disk_error, publish, read_json, write_json
 from gpu_curate.store.fingerprint import code_digest, compiled_before, digest, versions
-from gpu_curate.store.lock import remove_temporaries, run_lock
+from gpu_curate.store.lock import lock_holder, refuse_links, remove_temporaries, run_lock
 from gpu_curate.store.run_directory import (
     FINGERPRINT,
     LINKS,
     RUN_FILE,
+    below,
     disk_bytes,
     latest_shards,
     owner,
@@ -150,7 +151,7 @@ def check_run_directory(run: Path, config: Config) -> None:
         before = read_json(path)["config"]
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program", "choose another folder with --out") from e
-    documents = Box(run / read_json(path).get("folders", {}).get("documents", "documents"))
+    documents = Box(below(run, read_json(path).get("folders", {}).get("documents", "documents")))
     if not any(r.get("documents") for r in documents.receipts()):
         return  # a first try that read nothing: nothing would be mixed
     now = public(config)
@@ -244,6 +245,7 @@ def execute(config: Config, run: Path, progress: Progress | None = None, fresh: 
         contextlib.ExitStack() as stack,
     ):
         check_run_directory(run, config)  # again: whoever held the lock may have made it
+        refuse_links(run)
         remove_temporaries(run)
         repair_links(run)
         config, prints, earlier = pinned(config, run, prints, fresh)
@@ -720,7 +722,7 @@ def run_state(run: Path) -> dict[str, Any]:
     info = read_json(path)
     boxes = {}
     for name, folder in info["folders"].items():
-        receipts = list(Box(run / folder).receipts())
+        receipts = list(Box(below(run, folder)).receipts())
         boxes[name] = {
             "folder": folder,
             "partitions": len(receipts),
@@ -731,7 +733,7 @@ def run_state(run: Path) -> dict[str, Any]:
         }
     boxes.pop("rejects", None)
     latest = latest_shards(run)
-    complete = Box(run / info["folders"]["shards"]).sealed()
+    complete = Box(below(run, info["folders"]["shards"])).sealed()
     return {
         "run": str(run),
         "started": info["started"],

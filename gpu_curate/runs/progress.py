@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from gpu_curate import __version__
+from gpu_curate.privacy import redacted
 
 RUN_LOG = "run.log"
 STATUS = ".status.json"
@@ -175,10 +176,12 @@ class Recorder:
             "host": socket.gethostname(),
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         }
+        from gpu_curate.store.files import open_log  # not with this module: see `_save`
+
         with contextlib.suppress(OSError):
-            self._log = (run / RUN_LOG).open("a", encoding="utf-8", errors="backslashreplace")
+            self._log = open_log(run / RUN_LOG)
         self._lines = Lines(self._log is None, self._log, self._log, begun)
-        command = " ".join(sys.argv[1:])
+        command = redacted(" ".join(sys.argv[1:]))
         self._record(
             lambda: self._lines.note(f"\n{self.state['started']}  gpu_curate {__version__}  {command}\n{opening}")
         )

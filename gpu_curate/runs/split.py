@@ -101,7 +101,7 @@ def bound_of(folder: Path) -> str | None:
 
 
 def changed_sides(old: Path, new: Path) -> dict[str, int]:
-    """Documents of two sets of shards, told by path and row, that lie on other sides: to_training, to_validation.
+    """Documents of two sets of shards, told by source, path and row, that lie on other sides: to_training, to_validation.
 
     Memory: 8 bytes a document that either set holds out, and a batch of rows.
     """
@@ -126,10 +126,11 @@ def _places(folder: Path, split: str, paths: dict[str, int], among: np.ndarray |
     path = folder / "documents.parquet"
     if not path.is_file():
         return found[0]
-    for batch in pq.ParquetFile(path).iter_batches(columns=["split", "path", "row"]):
+    for batch in pq.ParquetFile(path).iter_batches(columns=["split", "source", "path", "row"]):
         table = pa.table(batch)
         wanted = pc.equal(table["split"].cast(pa.string()), split).to_numpy()
-        names = table["path"].cast(pa.string()).combine_chunks().dictionary_encode()
+        whole = pc.binary_join_element_wise(table["source"].cast(pa.string()), table["path"].cast(pa.string()), ": ")
+        names = whole.combine_chunks().dictionary_encode()
         numbers = np.array([paths.setdefault(p, len(paths)) for p in names.dictionary.to_pylist()], np.int64)
         if not len(numbers):
             continue

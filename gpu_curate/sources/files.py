@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from gpu_curate import lfs
 from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
+from gpu_curate.privacy import clean, hide, hide_url, located, numbered, opened
 from gpu_curate.sources.compression import (
     COMPRESSIONS,
     DEFAULT_MAX_WINDOW_BYTES,
@@ -53,7 +54,8 @@ def stem(path: str) -> str:
 
 def _without_query(path: str) -> str:
     """A URL up to its query: ?download=true, or the signature of a presigned one. Other names may hold a "?"."""
-    return path.partition("?")[0] if path.startswith(("http://", "https://")) else path
+    path = opened(path)
+    return path.partition("?")[0].partition("#")[0] if path.startswith(("http://", "https://")) else clean(path)
 
 
 def find(
@@ -113,7 +115,12 @@ def find(
             except UnicodeEncodeError as e:
                 raise ConfigError(f"{key}: the name of the file {file.path!r} is not UTF-8", "rename it") from e
         (remote if at_server else local).extend(fitting)
-    files = [*once(local, passed_over), *once(remote, passed_over, by_name=True)]
+    there: Counter[str] = Counter()
+    named = []
+    for file in once(remote, passed_over, by_name=True):
+        there[file.path] += 1
+        named.append(file if there[file.path] == 1 else file._replace(path=numbered(file.path, there[file.path])))
+    files = [*once(local, passed_over), *named]
     return Listing(sorted(files, key=lambda f: (f.relative, f.path)), passed_over)
 
 
@@ -159,13 +166,12 @@ def _local(
 
 def _remote(pattern: str, options: dict[str, Any], key: str, hidden_files: bool) -> tuple[list[File], bool, PassedOver]:
     """As `_local`, on a server."""
-    import fsspec
-
     passed = PassedOver()
     outright = False
+    check_protocol(pattern, key)
 
     try:
-        fs, path = fsspec.core.url_to_fs(pattern, **options)
+        fs, path = _filesystem(pattern, options)
         protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
         http = protocol in ("http", "https")
         if glob.has_magic(_without_query(path)) and (http or not fs.exists(path)):  # some servers have any URL
@@ -176,7 +182,7 @@ def _remote(pattern: str, options: dict[str, Any], key: str, hidden_files: bool)
             names, outright = [path], True
         if not outright and not hidden_files:
             hidden = {name: _hidden_part(path, name) for name in names}
-            passed.hidden |= {fs.unstrip_protocol(part) for part in hidden.values() if part}
+            passed.hidden |= {clean(fs.unstrip_protocol(part)) for part in hidden.values() if part}
             names = [name for name, part in hidden.items() if not part]
         files = []
         for name in names:
@@ -192,7 +198,10 @@ def _remote(pattern: str, options: dict[str, Any], key: str, hidden_files: bool)
             identity = next(
                 (str(info[k]) for k in ("ETag", "etag", "mtime", "LastModified", "created") if k in info), ""
             )
-            files.append(File(fs.unstrip_protocol(name), name, int(info["size"]), identity))
+            full = fs.unstrip_protocol(name)
+            relative = clean(full) if full == name else clean(full).partition("://")[2]
+            hide_url(full)
+            files.append(File(located(full), relative, int(info["size"]), identity))
         return files, outright, passed
     except ImportError as e:
         raise ConfigError(f"{key}: {pattern}: {one_line(e)}", _install(pattern)) from e
@@ -206,10 +215,60 @@ def _remote(pattern: str, options: dict[str, Any], key: str, hidden_files: bool)
         raise
 
 
+# Those of files and of the object stores in use. Not those that run what a file says (reference), hold pickles (filecache),
+# or reach further than the recipe's reader thinks (github, sftp, smb, dask, jupyter, and all that are chained by "::").
+PROTOCOLS = ("file", "http", "https", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "memory")
+
+
+def check_protocol(url: str, key: str = "") -> None:
+    """Raises: ConfigError: a URL of a protocol that is not among PROTOCOLS, or a chain of them."""
+    url = opened(url)
+    protocol, _, rest = url.partition("://")
+    where = f"{key}: " if key else ""
+    if protocol not in PROTOCOLS:
+        raise ConfigError(
+            f"{where}{url}: the protocol {protocol!r} is not taken",
+            f"one of {', '.join(PROTOCOLS[:-1])}, in small letters; or download the file and name the copy",
+        )
+    if "::" in url and "://" in rest:
+        raise ConfigError(f"{where}{url}: protocols are not chained (::)", "name the file itself, or a local copy")
+
+
+def _filesystem(url: str, options: dict[str, Any]) -> tuple[Any, str]:
+    """The fsspec file system of a URL, and its path there. One protocol: fsspec's own call would follow chains of them."""
+    import fsspec
+
+    check_protocol(url)
+    url = opened(url)
+    hide(options)
+    hide_url(url)
+    protocol = url.partition("://")[0]
+    kind = fsspec.get_filesystem_class(protocol)
+    if protocol == "hf" and "endpoint" in options:  # the login of this machine is not for another server
+        options = {"token": False, **options}
+    if protocol in ("gs", "gcs") and "endpoint_url" in options:
+        options = {"token": "anon", **options}
+    return kind(**{**kind._get_kwargs_from_urls(url), **options}), kind._strip_protocol(url)
+
+
+def refuse_other_protocols() -> None:
+    """Have fsspec refuse, in this process, what a data set's own README could name beyond PROTOCOLS and archives."""
+    import fsspec
+    from fsspec.registry import known_implementations
+
+    class Refused(fsspec.AbstractFileSystem):  # type: ignore[misc]
+        def __init__(self, *_: Any, **__: Any):
+            raise ValueError("a data set names a protocol that is not taken")
+
+    for name in known_implementations:
+        if name not in (*PROTOCOLS, "local", "zip", "tar"):
+            fsspec.register_implementation(name, Refused, clobber=True)
+
+
 def _install(url: str) -> str:
     """What brings the fsspec backend of a URL."""
     extras = {"s3": "s3", "s3a": "s3", "http": "http", "https": "http", "hf": "huggingface"}
-    others = {"gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs", "sftp": "paramiko"}
+    others = {"gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs"}
     protocol = url.partition("://")[0]
     if protocol in extras:
         return install(extras[protocol])
@@ -333,9 +392,7 @@ def open_raw(path: str, options: dict[str, Any] | None = None, random: bool = Fa
     """
     if not is_remote(path):
         return open(path, "rb")
-    import fsspec
-
-    fs, name = fsspec.core.url_to_fs(path, **(options or {}))
+    fs, name = _filesystem(path, options or {})
     http = path.startswith(("http://", "https://"))
     with _over_network(path):
         file = fs.open(name, "rb", **({"cache_type": "none"} if random else {}))

@@ -20,7 +20,7 @@ from gpu_curate import hub
 from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.compression import COMPRESSIONS
-from gpu_curate.sources.files import open_raw, stem
+from gpu_curate.sources.files import open_raw, refuse_other_protocols, stem
 from gpu_curate.sources.jsonl import JsonlReader, JsonlSource
 from gpu_curate.sources.listing import File, Listing, PassedOver, Tree, local_file
 from gpu_curate.sources.parquet import ParquetReader
@@ -253,6 +253,7 @@ class HuggingFaceReader:
             import datasets
         except ImportError:
             self._fail("datasets is not installed", _INSTALL)
+        refuse_other_protocols()
         try:
             every = datasets.load_dataset(
                 source.dataset, name=source.config, revision=source.revision, streaming=True,

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gpu_curate.privacy import opened
+
 EXAMPLES = 5
 _HUB_SNAPSHOT = re.compile(r"(.*/(?:datasets|models|spaces)--[^/]+)/snapshots/[^/]+(?:/|\Z)")
 
@@ -328,7 +330,7 @@ def once(candidates: Iterable[File], passed_over: PassedOver, by_name: bool = Fa
 
     def real(file: File) -> str:
         if by_name:
-            return file.path
+            return opened(file.path)
         folder, name = os.path.split(file.path)
         if folder not in folders:
             folders[folder] = os.path.realpath(folder or ".")

@@ -28,13 +28,14 @@ from gpu_curate.errors import (
     RetryableError,
     UnreachableError,
 )
+from gpu_curate.privacy import identity
 from gpu_curate.sources import Reader, Record, Reject, Skip, Split, footers
 from gpu_curate.sources.files import find, refuse_stand_in
 from gpu_curate.sources.listing import File, Listing
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.partition_text import OriginWriter, by_reference, can_refer
 from gpu_curate.stages.rejects import add_kinds, first_reject, kind_of, place_of, write_reject
-from gpu_curate.store.files import file_hash, publish, read_json, write_json, write_table
+from gpu_curate.store.files import file_hash, open_fresh, publish, read_json, write_json, write_table
 
 # what documents/ always has; `keep_columns` follow as strings
 SCHEMA = pa.schema(
@@ -201,7 +202,14 @@ def _splits(source: SourceBase, reader: Reader, file: File, max_bytes: int, wron
 
 def _listing(config: Config, files: list[list[File]], rows: Mapping[str, int]) -> list[dict[str, Any]]:
     return [
-        {"source": s.name, "path": f.path, "bytes": f.size, "identity": f.identity, "rows": rows.get(f.path)}
+        {
+            "source": s.name,
+            "path": f.path,
+            "relative": f.relative,
+            "bytes": f.size,
+            "identity": f.identity,
+            "rows": rows.get(f.path),
+        }
         for s, own in zip(config.sources, files, strict=True)
         for f in own
     ]
@@ -220,8 +228,10 @@ def _kept_tasks(folder: Path, config: Config, files: list[list[File]]) -> list[R
         return None
     if seal != _seal(body) or before != _listing(config, files, rows):
         return None
+    paths = [f.path for own in files for f in own]  # with what is opened, which is written nowhere
     return [
-        ReadTask(source, [Piece(Split(*s), n) for s, n in pieces], size) for source, pieces, size in json.loads(body)
+        ReadTask(source, [Piece(Split(*s)._replace(path=paths[n]), n) for s, n in pieces], size)
+        for source, pieces, size in json.loads(body)
     ]
 
 
@@ -262,7 +272,9 @@ class Documents(Stage):
 
             PiiScanner(config.pii)  # fails now if it lacks a library
         return {
-            "sources": [s.model_dump(exclude=dropped) for s in config.sources],
+            "sources": [
+                {**s.model_dump(exclude=dropped), "path": [identity(p) for p in s.paths]} for s in config.sources
+            ],
             "normalize": config.normalize and config.normalize.model_dump(),
             "pii": config.pii.model_dump(),
             "partition_bytes": config.run.partition_bytes,
@@ -323,14 +335,14 @@ class Documents(Stage):
             return  # nothing was read since the files were listed: every partition is of an earlier run
         before = read_json(box.folder / FILES)
         try:
-            now = {f.path: (f.size, f.identity) for own in inventory(context.config) for f in own}
+            now = {(f.path, f.relative): (f.size, f.identity) for own in inventory(context.config) for f in own}
         except UnreachableError as e:
             raise FatalError(
                 f"all is read, but did a file change meanwhile? {e.message}", "run again: it goes on"
             ) from e
         except ConfigError:
             now = {}  # all files of a source are gone
-        changed = [f["path"] for f in before if now.get(f["path"]) != (f["bytes"], f["identity"])]
+        changed = [f["path"] for f in before if now.get((f["path"], f["relative"])) != (f["bytes"], f["identity"])]
         if changed:
             box.discard_all()
             raise FatalError(
@@ -390,7 +402,7 @@ class TaskItems:
         """The items from `start` on."""
         most, most_bytes = self._source.max_documents, self._source.max_bytes
         documents, nbytes = start.documents, start.nbytes
-        with self._marker.open("wb", buffering=0) as marker:  # never flushed: it is there when the process is not
+        with open_fresh(self._marker) as marker:  # never flushed: it is there when the process is not
             for number, piece in enumerate(self._pieces[start.piece :], start.piece):
                 skip = start.items if number == start.piece else 0
                 marker.seek(0)

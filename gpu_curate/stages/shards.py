@@ -26,12 +26,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpu_curate.config import Config, public
+from gpu_curate.config import Config, for_publication
 from gpu_curate.document import ROW_BITS
 from gpu_curate.errors import FatalError, NothingKeptError
 from gpu_curate.formats import FORMATS
 from gpu_curate.jit import njit
 from gpu_curate.ops.mix import fmix64
+from gpu_curate.privacy import published
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.documents import FILES
 from gpu_curate.stages.rejects import REJECTED
@@ -53,7 +54,7 @@ class Shards(Stage):
     """
 
     name: ClassVar[str] = "shards"
-    code: ClassVar[tuple[str, ...]] = ("stages.shards", "formats", "ops.mix")
+    code: ClassVar[tuple[str, ...]] = ("stages.shards", "formats", "ops.mix", "privacy")
 
     def reads(self, config: Config) -> tuple[str, ...]:
         boxes = ["documents", "decisions", "tokens", "signatures"]
@@ -118,6 +119,7 @@ class Shards(Stage):
             return
         layout = read_json(box.folder / _ORDER / "layout.json")
         _write_documents(context)
+        files = read_json(context.box("documents").folder / FILES)
         splits = {}
         for split, prefix in SPLITS.items():
             receipts = [box.receipt(p) for p in box.parts() if p.startswith(prefix)]
@@ -130,6 +132,7 @@ class Shards(Stage):
                 ],
             }
         info = _tokens_info(context)
+        names = {f["path"]: n for f, n in zip(files, published_names(files), strict=True)}
         with publish(box.folder / "tokenizer.json") as temp:  # shards can be read without the run
             open_encoder(context.box("tokens").folder).save(temp)
         write_json(
@@ -140,7 +143,10 @@ class Shards(Stage):
                 "dtype": info["dtype"],
                 "eot_id": info["eot_id"],
                 "vocab_size": info["vocab_size"],
-                "tokenizer": {"sha256": info["identity"], "path": context.config.tokenizer.path or "trained"},
+                "tokenizer": {
+                    "sha256": info["identity"],
+                    "path": published(context.config.tokenizer.path or "trained"),
+                },
                 "tokens_per_shard": context.config.shards.tokens_per_shard,
                 "splits": splits,
                 "shuffle": {
@@ -149,13 +155,25 @@ class Shards(Stage):
                 },
                 "split": layout["split"],
                 "mixture": layout["mixture"],
-                "incomplete_sources": layout["incomplete"],
-                "config": {k: v for k, v in public(context.config).items() if k != "run"},
+                "incomplete_sources": [names.get(path, published(path)) for path in layout["incomplete"]],
+                "config": for_publication(context.config),
                 "versions": versions(("tokenizers", "pyarrow", "numpy", "xxhash")),
             },
         )
         box.seal([box.folder / name for name in ("documents.parquet", "tokenizer.json", "manifest.json")])
         shutil.rmtree(box.folder / _ORDER)
+
+
+def published_names(files: list[dict[str, Any]]) -> list[str]:
+    """The names of the input files for what goes out with the shards: below their source's folder, distinct in a source."""
+    seen: Counter[tuple[str, str]] = Counter()
+    names = []
+    for file in files:
+        name = file["path"] if "://" in file["path"] else published(file["relative"])
+        seen[file["source"], name] += 1
+        number = seen[file["source"], name]
+        names.append(name if number == 1 else f"{name} ({number})")
+    return names
 
 
 def _tokens_info(context: Context) -> dict[str, Any]:
@@ -456,7 +474,7 @@ def _write_documents(context: Context) -> None:
     files = read_json(context.box("documents").folder / FILES)
     kept_columns = sorted({c for s in config.sources for c in s.kept})
     kept = _kept_columns(context, kept_columns) if kept_columns else None
-    paths = np.array([f["path"] for f in files], object)
+    paths = np.array(published_names(files), object)
     names = np.array([f["source"] for f in files], object)
     schema = pa.schema(
         [

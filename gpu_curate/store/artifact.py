@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpu_curate.errors import CorruptError
+from gpu_curate.errors import ConfigError, CorruptError
 from gpu_curate.store.files import file_hash, read_json, write_json
 
 RECEIPTS = ".receipts"
@@ -89,10 +89,21 @@ class Box:
         """True if the box was sealed and every file of it still has its size; those of no partition, their content."""
         try:
             seal = read_json(self.folder / RECEIPTS / _SEAL)
-            own = all(file_hash(self.folder / f["file"]) == f["xxh3"] for f in seal["files"])
+            own = all(file_hash(self._named(f["file"])) == f["xxh3"] for f in seal["files"])
             return own and all(self.receipt(p) is not None for p in seal["parts"])
         except (OSError, CorruptError, KeyError, TypeError):
             return False
+
+    def _named(self, name: str) -> Path:
+        """A file that a receipt names, in this box or beside it. Raises: ConfigError: it lies elsewhere."""
+        run = os.path.normpath(self.folder.parent)
+        place = os.path.normpath(os.path.join(self.folder, name))
+        if os.path.relpath(place, run).split("/")[0] in ("..", "."):
+            raise ConfigError(
+                f"{self.folder / RECEIPTS}: a receipt names {name!r}, which does not lie below the run directory",
+                "remove the receipts of that folder and run the recipe again",
+            )
+        return self.folder / name
 
     def receipt(self, part: str) -> dict[str, Any] | None:
         """The receipt of a partition if it has one and every file of it has the right size, else None."""
@@ -101,7 +112,7 @@ class Box:
     def _whole(self, path: Path) -> dict[str, Any] | None:
         try:
             receipt = read_json(path)
-            whole = all((self.folder / f["file"]).stat().st_size == f["bytes"] for f in receipt["files"])
+            whole = all(self._named(f["file"]).stat().st_size == f["bytes"] for f in receipt["files"])
         except (FileNotFoundError, NotADirectoryError, CorruptError, KeyError, TypeError):
             return None
         return receipt if whole else None

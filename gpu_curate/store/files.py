@@ -12,11 +12,12 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import shutil
-import time
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,6 +38,26 @@ def fsync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def temporary_name(path: Path) -> Path:
+    """A name beside `path` that nobody can foresee; `remove_temporaries` knows it by its form."""
+    return path.parent / f".{path.name}.tmp-{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def open_fresh(path: Path) -> IO[bytes]:
+    """A new file, unbuffered, in the place of one that a killed process may have left. A link there is removed, not followed."""
+    path.unlink(missing_ok=True)
+    return path.open("xb", buffering=0)
+
+
+def open_log(path: Path) -> IO[str]:
+    """A text file of the run directory, to add to. Raises: OSError: it is a link or no regular file."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(fd, "a", encoding="utf-8", errors="backslashreplace")
+
+
 @contextlib.contextmanager
 def publish(path: Path) -> Iterator[Path]:
     """A temporary path to write to; on success it becomes `path` in one step, on failure it is removed.
@@ -45,7 +66,14 @@ def publish(path: Path) -> Iterator[Path]:
         FatalError: the disk is full or the folder cannot be written; nothing is left under `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temp = path.parent / f".{path.name}.tmp-{os.getpid()}-{time.monotonic_ns()}"
+    temp = temporary_name(path)
+    try:
+        # Made here, as the first of its name: a link that somebody laid there is not followed. Mode by the user's umask.
+        os.close(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
+    except OSError as e:
+        if e.errno in DISK_ERRORS:
+            raise disk_error(path, e) from e
+        raise
     try:
         yield temp
         fd = os.open(temp, os.O_RDONLY)
@@ -103,19 +131,3 @@ def file_hash(path: Path) -> str:
         while chunk := f.read(_CHUNK):
             state.update(chunk)
     return state.hexdigest()
-
-
-def lock_holder(run: Path) -> int | None:
-    """The process that works in a run directory, as far as its lock tells; None: nobody does."""
-    import fcntl
-
-    try:
-        with (run / ".lock").open("r+") as f:
-            try:
-                fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                text = f.read().strip()
-                return int(text) if text.isdigit() else 0
-    except OSError:  # no run, or not ours to look at
-        return None
-    return None

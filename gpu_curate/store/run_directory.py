@@ -5,7 +5,7 @@ change their names. `shards` and `report` are links to those of the latest run t
 renaming another over it: at every moment there is a whole set behind it, and who opened the earlier one goes on with that.
 tar, rsync -a and cp -a copy links; tools that follow them copy the latest set a second time, under the plain name. Both
 kinds of copies are read, and so are runs of version 0.1, where `shards` and `report` are folders and only the first ones.
-This module needs the standard library alone: the loader imports it.
+This module needs the standard library and our errors alone: the loader imports it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import ctypes
 import json
 import os
 import re
+import secrets
 import time
 from pathlib import Path
 from typing import Any
+
+from gpu_curate.errors import ConfigError
 
 RUN_FILE = "run.json"
 FINGERPRINT = ".fingerprint"
@@ -26,6 +29,27 @@ LINKS = ("shards", "report")  # plain names that stand for the latest
 PRINT_CHARS = 12  # of a fingerprint, in a folder's name
 _EXCHANGE = 2  # RENAME_EXCHANGE
 _AT_FDCWD = -100
+
+
+def below(run: Path, name: Any) -> Path:
+    """The file or folder of a run directory that a file in it names.
+
+    Raises:
+        ConfigError: the name is absolute, goes up, or is a link that leads out: others may have written it.
+    """
+    if not isinstance(name, str) or not name or os.path.isabs(name) or ".." in name.split("/") or "\0" in name:
+        raise ConfigError(
+            f"run directory {run} names {name!r}, which is not a file or folder below it",
+            "restore its files from a copy",
+        )
+    place, root = run / name, os.path.realpath(run)
+    real = os.path.realpath(place)
+    if real != root and not real.startswith(root.rstrip("/") + "/"):
+        raise ConfigError(
+            f"{place} is a link that leads out of the run directory, to {real}",
+            "move what it stands for to its place; to have a run on another disk, link the run directory itself",
+        )
+    return place
 
 
 def owner(box: Path) -> str | None:
@@ -70,7 +94,7 @@ def latest_shards(run: Path) -> Path | None:
     names += [str((facts.get(key) or {}).get("shards")) for key in ("latest", "folders")]
     names += ["shards", *(s.name for s in sorted(_sets(run), key=_made, reverse=True))]
     for name in names:
-        folder = run / name
+        folder = below(run, name)
         if (folder / MANIFEST).is_file() and not folder.is_symlink():
             return folder
     return None
@@ -162,7 +186,7 @@ def point(run: Path, name: str, target: str) -> bool:
     link = run / name
     if target == name or (link.is_symlink() and os.readlink(link) == target):
         return True
-    temp = run / f".{name}.tmp-{os.getpid()}-{time.monotonic_ns()}"
+    temp = run / f".{name}.tmp-{os.getpid()}-{secrets.token_hex(8)}"
     try:
         os.symlink(target, temp)
     except OSError:
@@ -185,7 +209,7 @@ def point(run: Path, name: str, target: str) -> bool:
 def _step_aside(folder: Path, name: str, target: str) -> None:
     """Give a real folder a name of its own, and the plain one to a link to `target`."""
     print_ = _owner_of(folder, name)
-    own = f"{name}-{print_[:PRINT_CHARS]}" if print_ else f"{name}-{'0' * PRINT_CHARS}"
+    own = f"{name}-{print_[:PRINT_CHARS]}" if print_ and "/" not in print_ else f"{name}-{'0' * PRINT_CHARS}"
     aside, number = folder.parent / own, 1
     while aside.exists() and not aside.is_symlink():
         number += 1

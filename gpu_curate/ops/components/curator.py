@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 
 from gpu_curate.document import is_cupy
 from gpu_curate.errors import DeviceError, FatalError
+from gpu_curate.store.files import open_fresh
 
 ID, LABEL = "_curator_dedup_id", "_duplicate_group_id"  # Curator's column names
 EDGES = pa.schema([(f"{ID}_x", pa.int64()), (f"{ID}_y", pa.int64())])  # cuGraph takes signed integers only
@@ -99,7 +100,7 @@ def run(files: list[Path], folder: Path, num_gpus: int, devices: tuple[str, ...]
     log = folder / "curator.log"
     command = [sys.executable, "-P", "-m", "gpu_curate.ops.components.curator", str(folder / "job.json")]
     try:
-        with log.open("wb") as out:
+        with open_fresh(log) as out:
             status = subprocess.run(
                 command, env=environment(devices), stdout=out, stderr=subprocess.STDOUT, check=False
             )
