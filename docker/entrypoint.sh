@@ -2,6 +2,12 @@
 # The commands of gpu-curate need not be preceded by its name; anything else is run as it is.
 set -eu
 
+# A user that the image does not know has no home: what is compiled or fetched goes into one of his own (mode 0700).
+if [ ! -O "${HOME:-/}" ] || [ ! -w "${HOME:-/}" ]; then
+  HOME=$(mktemp -d)
+  export HOME
+fi
+
 case "${1:---help}" in
   run | compare)
     if [ -d runs ] && [ ! -w runs ]; then

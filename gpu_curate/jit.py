@@ -21,6 +21,8 @@ import numba
 from numba.core import config as _numba_config
 from numba.core import event
 
+from gpu_curate import compiled
+
 # Numba takes settings from .numba_config.yaml of the current folder: where its cache of pickles lies, which library is the
 # CUDA driver. Nothing of that was used yet, and the file counts no more.
 if os.path.isfile(_numba_config._config_fname):
@@ -79,15 +81,20 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 # ------------------------------------------------------------------------------- where what is compiled is kept
 
-# Numba keeps it in NUMBA_CACHE_DIR, beside the source, or below HOME. Where none of them can be written it refuses to
-# compile at all; then a private folder serves, that of the run once there is one.
+# Numba would keep it beside the source or below HOME, whoever else may write there. Here it is kept where `compiled.choose`
+# says; where that is nowhere a private folder serves, that of the run once there is one.
 _homeless: list[Any] = []  # dispatchers whose cache is in the private folder
 private_folder: Path | None = None
+refused: list[str] = []  # folders that were named and are not used, and why
+_settled = False
 
 
 def _enable_cache(dispatcher: Any) -> None:
     """Keep what is compiled of a function on disk; if that is not possible, compile it in every process."""
+    _settle()
     try:
+        if not numba.config.CACHE_DIR:
+            raise RuntimeError
         dispatcher.enable_caching()
     except RuntimeError:  # no locator available
         if private_folder is None and not _keep_in(_temporary_folder()):
@@ -100,6 +107,19 @@ def _enable_cache(dispatcher: Any) -> None:
         _homeless.append(dispatcher)
     file = dispatcher._cache._cache_file  # as in Numba 0.64 to 0.68: pinned in pyproject.toml, and under test
     file._source_stamp = (file._source_stamp, source_digest())
+
+
+def _settle() -> None:
+    """Choose the folder, once, for this process and those that it starts."""
+    global _settled
+    if _settled:
+        return
+    _settled = True
+    folder, said = compiled.choose()
+    refused.extend(said)
+    if folder is not None:
+        compiled.bring(folder)
+    os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = "" if folder is None else str(folder)
 
 
 def _temporary_folder() -> Path | None:
@@ -119,6 +139,7 @@ def _keep_in(folder: Path | None) -> bool:
     if folder is None:
         return False
     private_folder = folder
+    compiled.bring(folder)
     os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = str(folder)
     return True
 
@@ -130,12 +151,11 @@ def keep_with_run(run: Path) -> str | None:
         what to say about it; None if there is another place.
     """
     if private_folder is None:
-        return None
+        return "; ".join(refused) or None
     folder = run / CACHE
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.stat()
-        if found.st_uid == os.getuid() and not found.st_mode & 0o077:  # others could put code there
+        if compiled.unsafe(folder) is None:
             _keep_in(folder)
     except OSError:
         pass  # the temporary one stays
@@ -144,6 +164,7 @@ def keep_with_run(run: Path) -> str | None:
     for dispatcher in dispatchers:
         _enable_cache(dispatcher)
     return (
-        f"neither the package's folder nor HOME can keep compiled functions: they are kept in {private_folder}; "
-        "set NUMBA_CACHE_DIR to a writable folder to keep them for every run"
+        "".join(f"{text}; " for text in refused)
+        + f"no folder of the user's own can keep compiled functions: they are kept in {private_folder}; "
+        "set NUMBA_CACHE_DIR to a folder that you alone can write to keep them for every run"
     )

@@ -152,11 +152,24 @@ def test_both_stages_have_the_same_base_so_that_the_environment_finds_its_python
 
 
 @each
-def test_the_cache_of_compiled_functions_can_be_written_by_any_user(file):
+def test_the_images_compiled_functions_are_read_only_and_nothing_is_open_to_all(file):
     runs, environment = " ".join(arguments(file, "RUN")), " ".join(arguments(file, "ENV"))
-    (cache,) = re.findall(r"NUMBA_CACHE_DIR=(\S+)", environment)
-    assert cache.startswith("/var/cache/gpu_curate")
-    assert "chmod -R a+rwX /var/cache/gpu_curate" in runs
+    (cache,) = re.findall(r"GPU_CURATE_COMPILED=(\S+)", environment)
+    assert "CACHE_DIR" not in environment
+    assert f"HOME=/root NUMBA_CACHE_DIR={cache} gpu-curate doctor && chmod -R a=rX,u+w {cache}" in runs
+    steps = instructions(file)
+    doctor = next(i for i, (name, rest) in enumerate(steps) if name == "RUN" and "gpu-curate doctor" in rest)
+    assert doctor < next(i for i, (name, _) in enumerate(steps) if name == "USER")  # so that it is root's
+    assert re.findall(r"chmod (?:-R )?(\S+)", runs) == ["1777", "a=rX,u+w"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs another user")
+def test_a_user_without_a_home_gets_one_of_his_own(enter, place):
+    nobody = ("setpriv", "--reuid=65534", "--clear-groups", "env", "HOME=/root")
+    first, second = (enter("sh", "-c", 'stat -c "%a %u %n" "$HOME"', before=nobody).stdout for _ in range(2))
+    assert first.startswith("700 65534 /")
+    assert first != second
+    assert enter("sh", "-c", 'echo "$HOME"', before=("env", f"HOME={place}")).stdout == f"{place}\n"
 
 
 # ---------------------------------------------------------------------------------------------------------- entry point

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
-from gpu_curate import jit
+import pytest
+from places import ROOT
+
+from gpu_curate import compiled, jit
 from gpu_curate.ops import simd
 from gpu_curate.text import normalize
 
@@ -101,3 +105,102 @@ def test_where_there_is_a_place_a_run_keeps_nothing_of_its_own(tmp_path):
     assert jit.private_folder is None
     assert jit.keep_with_run(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------- which folders are trusted
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv(compiled.IMAGE, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_compiled_functions_are_kept_in_a_folder_of_the_users_own(home, umask):
+    before = os.umask(umask)
+    try:
+        folder, refused = compiled.choose()
+    finally:
+        os.umask(before)
+    assert refused == []
+    assert folder.is_relative_to(home / ".cache" / "gpu_curate")
+    assert {stat.S_IMODE(p.stat().st_mode) for p in (folder, folder.parent)} == {0o700}
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777, 0o702, 0o720])
+def test_a_folder_that_others_can_write_to_is_refused_and_said(home, monkeypatch, tmp_path, mode):
+    given = tmp_path / "shared"
+    given.mkdir()
+    given.chmod(mode)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(given))
+    folder, (said,) = compiled.choose()
+    assert folder == compiled.own_folder()
+    assert f"{given} can be written by others (mode {mode:04o})" in said
+    given.chmod(0o755)
+    assert compiled.choose() == (given, [])
+    own = compiled.own_folder()
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    for place in (own, own.parent):
+        place.chmod(mode)
+        folder, (said,) = compiled.choose()
+        assert (folder, f"{place} can be written by others" in said) == (None, True)
+        place.chmod(0o700)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_a_folder_of_another_user_is_refused(home, monkeypatch, tmp_path):
+    given = tmp_path / "theirs"
+    given.mkdir(mode=0o700)
+    os.chown(given, 65534, 65534)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(given))
+    _, (said,) = compiled.choose()
+    assert "belongs to user 65534" in said
+
+
+def test_a_link_in_the_place_of_the_own_folder_is_refused(home, tmp_path):
+    own = compiled.own_folder()
+    own.parent.mkdir(parents=True, mode=0o700)
+    own.parent.chmod(0o700)
+    (tmp_path / "elsewhere").mkdir()
+    own.symlink_to(tmp_path / "elsewhere")
+    folder, (said,) = compiled.choose()
+    assert (folder, "is a link" in said) == (None, True)
+
+
+def test_what_an_image_brings_is_copied_and_only_from_where_nobody_else_can_write(home, monkeypatch, tmp_path):
+    image = tmp_path / "image"
+    (image / "ops").mkdir(parents=True)
+    (image / "ops" / "f.nbi").write_bytes(b"index")
+    monkeypatch.setenv(compiled.IMAGE, str(image))
+    for mode, copied in ((0o777, []), (0o755, ["f.nbi"])):
+        image.chmod(mode)
+        folder, _ = compiled.choose()
+        compiled.bring(folder)
+        assert [p.name for p in folder.rglob("*.nbi")] == copied
+    assert (image / "ops" / "f.nbi").read_bytes() == b"index"
+
+
+def test_numba_keeps_nothing_beside_the_source_or_in_a_shared_folder(tmp_path):
+    import subprocess
+    import sys
+
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    (tmp_path / "m.py").write_text(
+        "from gpu_curate import jit\n@jit.njit\ndef twice(x):\n    return x + x\ntwice(2)\n"
+        "from pathlib import Path\nprint(jit.keep_with_run(Path('.')))\nprint(twice._cache._cache_path)\n"
+    )
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "XDG_"))}
+    env = {**keep, "HOME": str(tmp_path), "NUMBA_CACHE_DIR": str(shared), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(tmp_path / "m.py")], env=env, capture_output=True, text=True)
+    said, path = done.stdout.splitlines()
+    assert f"NUMBA_CACHE_DIR is not used: {shared} can be written by others (mode 0777)" in said
+    assert path.startswith(f"{tmp_path}/.cache/gpu_curate/")
+    assert list(shared.iterdir()) == []
+    assert not list(tmp_path.glob("__pycache__/*.nbi"))

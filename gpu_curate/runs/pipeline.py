@@ -20,6 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from gpu_curate import __version__
+from gpu_curate.compiled import compiled_before
 from gpu_curate.config import Config, public
 from gpu_curate.device import backend
 from gpu_curate.errors import (
@@ -42,7 +43,7 @@ from gpu_curate.stages.order import all_stages
 from gpu_curate.stages.partition_text import without_effect
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import disk_error, publish, read_json, write_json
-from gpu_curate.store.fingerprint import code_digest, compiled_before, digest, versions
+from gpu_curate.store.fingerprint import code_digest, digest, versions
 from gpu_curate.store.lock import lock_holder, refuse_links, remove_temporaries, run_lock
 from gpu_curate.store.run_directory import (
     FINGERPRINT,

@@ -45,11 +45,6 @@ def code_digest(names: tuple[str, ...]) -> str:
     return state.hexdigest()[:DIGITS]
 
 
-def compiled_before() -> bool:
-    """True if Numba has compiled functions of this package here (it keeps them beside the source, if it may write there)."""
-    return any(_PACKAGE.rglob("__pycache__/*.nbi"))
-
-
 def versions(distributions: tuple[str, ...]) -> dict[str, str | None]:
     """Installed version of each distribution, None where it is not installed."""
     found: dict[str, str | None] = {}
