@@ -19,6 +19,7 @@ import typer
 from gpu_curate import __version__
 from gpu_curate.errors import ConfigError, GpuCurateError
 from gpu_curate.privacy import redacted
+from gpu_curate.visible import one, say, say_json
 
 _STARTED = time.monotonic()  # the one clock of a run's progress
 
@@ -91,7 +92,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")
 
 def _version(value: bool) -> None:
     if value:
-        print(f"gpu_curate {__version__}")
+        say(f"gpu_curate {__version__}")
         raise typer.Exit
 
 
@@ -158,7 +159,7 @@ def run(
             if isinstance(progress, Bars):
                 progress.stop()
             for text in (f"stopped; finished partitions are kept in {folder}", f"to go on: {_same_command()}"):
-                print(text, file=sys.stderr if as_json else sys.stdout)
+                say(text, file=sys.stderr if as_json else sys.stdout)
 
         signals = _Signals(last_words)
         try:
@@ -175,13 +176,7 @@ def run(
         shards = latest if latest.exists() else outcome.context.box("shards").folder
         places = {"run": str(folder), "shards": str(shards)}
         report = json.loads((folder / outcome.report / "report.json").read_text(encoding="utf-8"))
-        print(
-            json.dumps(
-                {**places, "report": str(folder / outcome.report / "index.html"), **report},
-                indent=1,
-                ensure_ascii=False,
-            )
-        )
+        say_json({**places, "report": str(folder / outcome.report / "index.html"), **report})
     if outcome.failures:
         raise typer.Exit(EXIT_FATAL)
 
@@ -268,7 +263,7 @@ def clean(
     from gpu_curate.runs.cleaning import clean as clean_run
 
     def waiting(pid: str) -> None:
-        print(f"process {pid} is working in {run}; waiting for it to end", file=sys.stderr)
+        say(f"process {pid} is working in {run}; waiting for it to end", file=sys.stderr)
 
     _print(clean_run(run, shards, yes, waiting), as_json, print_clean)
 
@@ -309,11 +304,11 @@ def verify(folder: ShardsFolder, as_json: AsJson = False) -> None:
     place = _shards_folder(folder)
     findings = verify_shards(place)
     if as_json:
-        print(json.dumps({"shards": str(place), "findings": [f._asdict() for f in findings]}, indent=1))
+        say_json({"shards": str(place), "findings": [f._asdict() for f in findings]})
     else:
         for finding in findings:
-            print(f"FAILED  {finding.file}: {finding.what}")
-        print(f"{place}: {len(findings)} findings" if findings else f"{place}: every check passed")
+            say(f"FAILED  {one(finding.file)}: {one(finding.what)}")
+        say(f"{place}: {len(findings)} findings" if findings else f"{place}: every check passed")
     if findings:
         raise typer.Exit(EXIT_FATAL)
 
@@ -343,7 +338,7 @@ def head(
     decode = load(config.Tokenizer(path=str(path), eot=eot, library="tokenizers")).decode if path.exists() else None
     documents = shards_head(place, n, split, decode)
     if as_json:
-        print(json.dumps([{**d, "ids": d["ids"].tolist()} for d in documents], indent=1, ensure_ascii=False))
+        say_json([{**d, "ids": d["ids"].tolist()} for d in documents])
     else:
         print_head(documents, chars)
 
@@ -391,17 +386,17 @@ def export(
         open_run(run, shards), place, what, format, reasons, split, sources, names, workers, note=_now_and_then
     )  # type: ignore[arg-type]
     if as_json:
-        print(json.dumps(facts, indent=1, ensure_ascii=False))
+        say_json(facts)
     else:
         again = f" ({facts['reused']:,} partitions were there)" if facts["reused"] else ""
-        print(f"{place}: {facts['documents']:,} documents in {len(facts['files']):,} files{again}")
+        say(f"{place}: {facts['documents']:,} documents in {len(facts['files']):,} files{again}")
 
 
 def _now_and_then(text: str, _last: list[float] = [0.0]) -> None:  # noqa: B006  one clock for all calls
     """Say how far it is, at most every five seconds."""
     if time.monotonic() - _last[0] > 5.0:
         _last[0] = time.monotonic()
-        print(text, file=sys.stderr)
+        say(text, file=sys.stderr)
 
 
 @app.command(epilog="Example:  gpu-curate samples runs/web --reason gopher_repetition:duplicate_lines -n 5")
@@ -420,7 +415,7 @@ def samples(
 
     found = find(open_run(run, shards), reason, n)
     if as_json:
-        print(json.dumps(found, indent=1, ensure_ascii=False))
+        say_json(found)
     else:
         print_samples(found, chars)
 
@@ -430,7 +425,7 @@ def schema() -> None:
     """Print the JSON Schema of recipes, for editors and other programs."""
     from gpu_curate.tools.config_reference import json_schema
 
-    print(json.dumps(json_schema(), indent=1, ensure_ascii=False))
+    say_json(json_schema())
 
 
 @config_app.command(name="reference", epilog="Example:  gpu-curate config reference | less")
@@ -438,7 +433,7 @@ def config_reference() -> None:
     """Print every key of a recipe with its type, default and meaning, as Markdown."""
     from gpu_curate.tools.config_reference import markdown
 
-    print(markdown())
+    say(markdown())
 
 
 @app.command(
@@ -494,12 +489,12 @@ def train(
 
     facts = train_from_files(paths, out, vocab_size, eot, text_column, max_bytes)
     for reason in facts["rejected"][:5]:
-        print(f"warning: {reason}", file=sys.stderr)
+        say(f"warning: {one(reason)}", file=sys.stderr)
     if len(facts["rejected"]) > 5:
-        print(f"warning: {len(facts['rejected'])} records could not be read", file=sys.stderr)
+        say(f"warning: {len(facts['rejected'])} records could not be read", file=sys.stderr)
     for text in facts["warnings"]:
-        print(f"warning: {text}", file=sys.stderr)
-    print(f"{out}: {facts['vocab_size']} entries from {facts['documents']} documents ({facts['bytes'] / 1e6:.1f} MB)")
+        say(f"warning: {text}", file=sys.stderr)
+    say(f"{out}: {facts['vocab_size']} entries from {facts['documents']} documents ({facts['bytes'] / 1e6:.1f} MB)")
 
 
 @app.command(epilog="Examples:  gpu-curate doctor  |  gpu-curate doctor --gpu --json")
@@ -511,7 +506,7 @@ def doctor(
     from gpu_curate.console import print_doctor
     from gpu_curate.tools.doctor import diagnose
 
-    facts = diagnose(gpu, tell=lambda text: print(text, file=sys.stderr, flush=True))
+    facts = diagnose(gpu, tell=lambda text: say(text, file=sys.stderr, flush=True))
     _print(facts, as_json, print_doctor)
     if not facts["usable"]:
         raise typer.Exit(EXIT_FATAL)
@@ -542,9 +537,23 @@ def compare(
 
 def _print(facts: dict[str, Any], as_json: bool, pretty: Any) -> None:
     if as_json:
-        print(json.dumps(facts, indent=1, ensure_ascii=False))
+        say_json(facts)
     else:
         pretty(facts)
+
+
+def _say_error(e: GpuCurateError) -> None:
+    """Lines behind the first are set in, so that no name in a message passes for one of ours."""
+    say("error: " + e.message.replace("\n", "\n  "), file=sys.stderr)
+    if e.hint is not None:
+        say("hint: " + e.hint.replace("\n", "\n  "), file=sys.stderr)
+
+
+def _traceback(kind: type[BaseException], e: BaseException, trace: Any) -> None:
+    """An error that nobody expected, without what is hidden."""
+    import traceback
+
+    say(redacted("".join(traceback.format_exception(kind, e, trace))), file=sys.stderr, end="")
 
 
 def main() -> None:
@@ -555,13 +564,14 @@ def main() -> None:
     os.environ["PYTHONSAFEPATH"] = "1"  # for every process started from here: none runs what lies in the current folder
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # LC_ALL=C must not stop a run
+    sys.excepthook = _traceback
     try:
         app(prog_name="gpu-curate", standalone_mode=True)
     except ConfigError as e:
-        print(f"error: {e}", file=sys.stderr)
+        _say_error(e)
         sys.exit(EXIT_CONFIG)
     except GpuCurateError as e:
-        print(f"error: {e}", file=sys.stderr)
+        _say_error(e)
         sys.exit(EXIT_FATAL)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
@@ -570,7 +580,7 @@ def main() -> None:
     except OSError as e:
         if e.errno not in USERS_ERRNO:
             raise
-        print(f"error: {'' if e.filename is None else f'{e.filename}: '}{e.strerror}", file=sys.stderr)
+        say(f"error: {'' if e.filename is None else f'{one(e.filename)}: '}{e.strerror}", file=sys.stderr)
         sys.exit(EXIT_FATAL)
 
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gpu_curate.runs.progress import RUN_LOG, Lines, Step, clock, human_bytes
+from gpu_curate.visible import one, say, visible
 
 if TYPE_CHECKING:
     from gpu_curate.runs.pipeline import Outcome
@@ -32,7 +34,6 @@ class Bars:
         from rich.progress import Progress, ProgressColumn
         from rich.progress_bar import ProgressBar
         from rich.table import Column
-        from rich.text import Text
 
         self._begun = begun
         self._steps: dict[str, Step] = {}
@@ -96,10 +97,10 @@ class Bars:
         return time.monotonic() - self._begun
 
     def note(self, text: str) -> None:
-        self._bars.console.print(text, highlight=False, markup=False)
+        self._bars.console.print(visible(text), highlight=False, markup=False)
 
     def warn(self, text: str) -> None:
-        self._bars.console.print(f"warning: {text}", style="yellow", highlight=False, markup=False)
+        self._bars.console.print(f"warning: {one(text)}", style="yellow", highlight=False, markup=False)
 
     def box(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
         now = time.monotonic()
@@ -155,13 +156,20 @@ class Tee:
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
+class _Rows(Table):
+    """A table of plain text: no markup in a name, and nothing that a terminal would obey."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(Text(one(cell)) for cell in cells), **options)
+
+
 def _table(*columns: str, spare: tuple[str, ...] = ()) -> Table:
     """A table whose first column is left-aligned and the others right.
 
     Args:
         spare: columns that a narrow terminal goes without, the first first.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = _Rows(box=None, pad_edge=False, header_style="bold")
     table.spare = spare  # type: ignore[attr-defined]
     for i, column in enumerate(columns):
         left = i == 0
@@ -218,38 +226,36 @@ def print_summary(run: Path, outcome: Outcome, quiet: bool = False, seconds: flo
 
     facts = read_json(run / outcome.report / "report.json")
     if not quiet:
-        print()
+        say()
         _show(_funnel(facts), _splits(facts), _steps(facts))
     for text in facts["warnings"]:
         if not quiet and text not in outcome.warnings and not any(f.startswith(text) for f in facts["failures"]):
-            print(f"warning: {text}", file=sys.stderr)
+            say(f"warning: {one(text)}", file=sys.stderr)
     for text in facts["notes"] if not quiet else []:
-        print(f"note: {text}")
+        say(f"note: {one(text)}")
     for name, sampled in facts["sampled"].items():
-        print(f"sampled   {name}: {sample_line(sampled)}")
+        say(f"sampled   {name}: {sample_line(sampled)}")
     if facts["rejected_by_reason"]:
         folder = run / facts["folders"]["rejects"]
-        print(f"rejected  {facts['documents']['rejected']:,} records: {reject_line(facts)}; each is in {folder}")
+        say(f"rejected  {facts['documents']['rejected']:,} records: {reject_line(facts)}; each is in {folder}")
     if quiet:
         tokens = sum(split["tokens"] for split in facts["splits"].values())
-        print(
-            f"kept      {facts['documents']['kept']:,} of {facts['documents']['read']:,} documents, {tokens:,} tokens"
-        )
+        say(f"kept      {facts['documents']['kept']:,} of {facts['documents']['read']:,} documents, {tokens:,} tokens")
         if facts["warnings"]:
-            print(f"warnings  {len(facts['warnings']):,}, in {run / 'report' / 'report.json'}")
-    print(f"backend   {facts['backend']['choice']} ({facts['backend']['reason']})")
+            say(f"warnings  {len(facts['warnings']):,}, in {run / 'report' / 'report.json'}")
+    say(f"backend   {facts['backend']['choice']} ({facts['backend']['reason']})")
     tokenizer = facts["tokenizer"]
     if tokenizer:
-        print(f"tokenizer {tokenizer['vocab_size']:,} entries, {tokenizer['library']} ({tokenizer['library_reason']})")
-    print(f"report    {run / 'report' / 'index.html'}")
+        say(f"tokenizer {tokenizer['vocab_size']:,} entries, {tokenizer['library']} ({tokenizer['library_reason']})")
+    say(f"report    {run / 'report' / 'index.html'}")
     place = outcome.context.folders["shards"]
-    print(f"shards    {run / 'shards'}" + (f" (now {place})" if place != "shards" else ""))
+    say(f"shards    {run / 'shards'}" + (f" (now {place})" if place != "shards" else ""))
     compiled = sum(step.get("compile_seconds", 0.0) for step in facts["steps"])
     if compiled >= 0.1:
-        print(f"compiling {compiled:.1f} s of the workers' time, when the kernels were first used; not in MB/s")
-    print(f"done in {facts['seconds'] if seconds is None else seconds:,.1f} s")
+        say(f"compiling {compiled:.1f} s of the workers' time, when the kernels were first used; not in MB/s")
+    say(f"done in {facts['seconds'] if seconds is None else seconds:,.1f} s")
     for text in facts["failures"]:
-        print(f"error: {text}", file=sys.stderr)
+        say(f"error: {one(text)}", file=sys.stderr)
 
 
 def _funnel(facts: dict[str, Any]) -> Table:
@@ -313,12 +319,12 @@ def print_init(recipe: Path, sources: list[Any] | None, left: list[Any]) -> None
             table.add_row(s.name, s.kind, f"{len(s.files):,}", human_bytes(s.size), s.files[0].text_column or "")
         _show(table)
     for file in left[:5]:
-        print(f"not read: {file.path}: {file.why_not}", file=sys.stderr)
+        say(f"not read: {one(file.path)}: {one(file.why_not)}", file=sys.stderr)
     if len(left) > 5:
-        print(f"not read: {len(left) - 5:,} more files, see {recipe}", file=sys.stderr)
-    print(f"written  {recipe}")
-    print(f"next     gpu-curate plan {recipe}")
-    print(f"         gpu-curate run {recipe}")
+        say(f"not read: {len(left) - 5:,} more files, see {recipe}", file=sys.stderr)
+    say(f"written  {recipe}")
+    say(f"next     gpu-curate plan {recipe}")
+    say(f"         gpu-curate run {recipe}")
 
 
 def print_plan(facts: dict[str, Any]) -> None:
@@ -339,23 +345,23 @@ def print_plan(facts: dict[str, Any]) -> None:
     for source in facts["sources"]:
         if source["columns"]:
             names = source["columns"][:20] + (["..."] if len(source["columns"]) > 20 else [])
-            print(f"columns      {source['name']}: {', '.join(names)}")
-    print(f"backend      {facts['backend']['choice']} ({facts['backend']['reason']})")
-    print(f"workers      {facts['workers']}")
-    print(f"peak memory  {human_bytes(facts['peak_memory_bytes'])} in all ({facts['memory_reason']})")
+            say(f"columns      {source['name']}: {one(', '.join(names))}")
+    say(f"backend      {facts['backend']['choice']} ({facts['backend']['reason']})")
+    say(f"workers      {facts['workers']}")
+    say(f"peak memory  {human_bytes(facts['peak_memory_bytes'])} in all ({facts['memory_reason']})")
     if facts["peak_device_bytes"]:
-        print(f"peak device  {human_bytes(facts['peak_device_bytes'])} a GPU")
-    print(
+        say(f"peak device  {human_bytes(facts['peak_device_bytes'])} a GPU")
+    say(
         f"disk         {human_bytes(facts['disk_bytes'])} in {facts['run']}, {human_bytes(facts['disk_free_bytes'])} free"
     )
     split = facts["split"]
     if split is not None and split["pinned"]:
-        print(f"validation   keeps the bound {split['bound']} of {split['earlier']} ({split['reason']})")
+        say(f"validation   keeps the bound {split['bound']} of {split['earlier']} ({split['reason']})")
     elif split is not None:
-        print(f"validation   does not keep the bound of {split['earlier']}: {split['reason']}")
+        say(f"validation   does not keep the bound of {split['earlier']}: {split['reason']}")
     for text in facts["warnings"]:
-        print(f"warning: {text}", file=sys.stderr)
-    print("nothing was written")
+        say(f"warning: {one(text)}", file=sys.stderr)
+    say("nothing was written")
 
 
 def print_status(facts: dict[str, Any]) -> None:
@@ -385,13 +391,13 @@ def print_status(facts: dict[str, Any]) -> None:
         host = f" on {facts['host']}" if facts["host"] else ""
         state = f"running (process {facts['pid']}{host})"
     elif state != "complete":
-        state += f": {facts['why']}" if facts["why"] else ", its recipe goes on where it was"
+        state += f": {one(facts['why'])}" if facts["why"] else ", its recipe goes on where it was"
     after = f", {clock(facts['seconds'])} since its start" if running and facts["seconds"] is not None else ""
     backend = f", backend {facts['backend']['choice']}" if facts["backend"] else ""
-    print(f"{facts['run']}: {state}{after}{backend}")
-    print(f"shards    {facts['shards'] or 'none yet'}")
+    say(f"{facts['run']}: {state}{after}{backend}")
+    say(f"shards    {facts['shards'] or 'none yet'}")
     if facts["boxes"]:
-        print(
+        say(
             f"disk      {human_bytes(facts['disk_bytes'])}; "
             f"gpu-curate clean {facts['run']} lists what the latest does not need"
         )
@@ -404,29 +410,29 @@ def print_clean(facts: dict[str, Any]) -> None:
     if facts["items"]:
         _show(table)
     for folder, why in facts["kept"].items():
-        print(f"kept  {folder}: {why}")
+        say(f"kept  {one(folder)}: {why}")
     size = human_bytes(facts["disk_bytes"])
     if not facts["items"]:
-        print(f"{facts['run']}: nothing to remove")
+        say(f"{facts['run']}: nothing to remove")
     elif facts["removed"]:
-        print(f"{facts['run']}: {size} removed")
+        say(f"{facts['run']}: {size} removed")
     else:
-        print(f"{facts['run']}: {size} can go; --yes removes it")
+        say(f"{facts['run']}: {size} can go; --yes removes it")
 
 
 def _sets(sets: list[dict[str, Any]]) -> Table:
     """Sets of shards, the latest first."""
     table = _table("shards", "documents", "tokens", "disk", "report", "against the latest")
-    for one in sets:
-        changed = [f"{key}: {new}" for key, (_, new) in one["differs"].items()]
+    for entry in sets:
+        changed = [f"{key}: {new}" for key, (_, new) in entry["differs"].items()]
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        what = "latest" if one["latest"] else (", ".join(changed[:3]) + more or "the same recipe")
+        what = "latest" if entry["latest"] else (", ".join(changed[:3]) + more or "the same recipe")
         table.add_row(
-            one["folder"],
-            f"{one['documents']:,}",
-            f"{one['tokens']:,}",
-            human_bytes(one["disk_bytes"]),
-            one["report"] or "",
+            entry["folder"],
+            f"{entry['documents']:,}",
+            f"{entry['tokens']:,}",
+            human_bytes(entry["disk_bytes"]),
+            entry["report"] or "",
             what,
         )
     return table
@@ -438,24 +444,24 @@ def print_shards(facts: dict[str, Any]) -> None:
         documents = "?" if split["documents"] is None else f"{split['documents']:,}"
         table.add_row(name, documents, f"{split['tokens']:,}", f"{split['shards']:,}", human_bytes(split["bytes"]))
     _show(table, *([_sets(facts["sets"])] if facts.get("sets") else []))
-    print(f"format      {facts['format']}, {facts['dtype']}")
+    say(f"format      {facts['format']}, {facts['dtype']}")
     if facts["tokenizer"] is not None:
-        print(f"vocabulary  {facts['vocab_size']}, EOT {facts['eot_id']}")
-        print(f"tokenizer   sha256 {facts['tokenizer']['sha256'][:16]}, {facts['tokenizer']['path']}")
+        say(f"vocabulary  {facts['vocab_size']}, EOT {facts['eot_id']}")
+        say(f"tokenizer   sha256 {one(facts['tokenizer']['sha256'][:16])}, {one(facts['tokenizer']['path'])}")
     else:
-        print("no manifest.json: documents, vocabulary and tokenizer are unknown")
+        say("no manifest.json: documents, vocabulary and tokenizer are unknown")
 
 
 def print_head(documents: list[dict[str, Any]], chars: int) -> None:
     for document in documents:
-        where = f"{document['source']}: {document['path']}, row {document['row']}"
-        print(f"doc_id {document['doc_id']}  tokens {document['tokens']}  position {document['position']}  {where}")
+        where = f"{one(document['source'])}: {one(document['path'])}, row {document['row']}"
+        say(f"doc_id {document['doc_id']}  tokens {document['tokens']}  position {document['position']}  {where}")
         ids = " ".join(map(str, document["ids"][:12]))
-        print(f"  ids  {ids}{' ...' if len(document['ids']) > 12 else ''}")
+        say(f"  ids  {ids}{' ...' if len(document['ids']) > 12 else ''}")
         if document.get("text") is not None:
             text = document["text"]
-            print("  " + (text[:chars] + (" ..." if len(text) > chars else "")).replace("\n", "\n  "))
-        print()
+            say("  " + (text[:chars] + (" ..." if len(text) > chars else "")).replace("\n", "\n  "))
+        say()
 
 
 def print_samples(found: list[dict[str, Any]], chars: int) -> None:
@@ -466,29 +472,29 @@ def print_samples(found: list[dict[str, Any]], chars: int) -> None:
         text, marks = document["text"], document["marks"]
         start = max(0, marks[0][0] - chars // 4) if marks and marks[0][1] > chars else 0
         stop = start + chars
-        pieces, at = ["... " if start else ""], start
+        pieces, at = ["... " if start else ""], start  # each made visible by itself: the marks are ours
         for low, high in marks:
             if low < stop and high > at:
                 low, high = max(low, at), min(high, stop)
-                pieces += [text[at:low], on, text[low:high], off]
+                pieces += [visible(text[at:low]), on, visible(text[low:high]), off]
                 at = high
-        pieces += [text[at:stop], " ..." if len(text) > stop else ""]
+        pieces += [visible(text[at:stop]), " ..." if len(text) > stop else ""]
         print("  " + "".join(pieces).replace("\n", "\n  "))
 
     def where(document: dict[str, Any]) -> str:
-        return f"doc_id {document['doc_id']}  {document['source']}: {document['path']}, row {document['row']}"
+        return f"doc_id {document['doc_id']}  {one(document['source'])}: {one(document['path'])}, row {document['row']}"
 
     for document in found:
-        print(f"{where(document)}  {document['chars']:,} characters, {document['tokens']:,} tokens")
+        say(f"{where(document)}  {document['chars']:,} characters, {document['tokens']:,} tokens")
         score = f"{document['score']} " if document["score"] is not None else ""
-        print(f"  {document['reason']}: {score}({document['why']})")
+        say(f"  {document['reason']}: {score}({document['why']})")
         show(document)
         if "partner" in document:
             partner = document["partner"]
             similar = f", Jaccard {partner['jaccard']:.3f}" if partner.get("jaccard") is not None else ""
-            print(f"  {partner.get('what', 'item of the benchmark')}{similar}: {where(partner)}")
+            say(f"  {partner.get('what', 'item of the benchmark')}{similar}: {where(partner)}")
             show(partner)
-        print()
+        say()
 
 
 def print_doctor(facts: dict[str, Any]) -> None:
@@ -497,20 +503,20 @@ def print_doctor(facts: dict[str, Any]) -> None:
     for check in facts["checks"]:
         if check["group"] != group:
             group = check["group"]
-            print(f"\n{group}")
+            say(f"\n{group}")
         status = "not used" if check["status"] == "unused" else check["status"]
-        print(f"  {status:<8} {check['name']:<20} {check['detail']}")
+        say(f"  {status:<8} {check['name']:<20} {one(check['detail'])}")
         if check["remedy"] and check["status"] not in ("ok", "unused"):
-            print(f"  {'':<8} {'':<20} -> {check['remedy']}")
+            say(f"  {'':<8} {'':<20} -> {one(check['remedy'])}")
     failed = [c["name"] for c in facts["checks"] if c["status"] == "failed"]
-    print(f"\ngpu_curate {facts['version']}: " + (f"FAILED: {', '.join(failed)}" if failed else "usable"))
+    say(f"\ngpu_curate {facts['version']}: " + (f"FAILED: {', '.join(failed)}" if failed else "usable"))
     lacking = [c["name"] for c in facts["checks"] if c["for_gpu"] and c["status"] != "ok"]
     if not facts.get("gpu_present", True) and not any(
         c["for_gpu"] and c["status"] == "failed" for c in facts["checks"]
     ):
-        print("GPU path: not used here: this machine has no NVIDIA GPU")
+        say("GPU path: not used here: this machine has no NVIDIA GPU")
     else:
-        print(f"GPU path: {'usable' if facts['gpu_usable'] else 'not usable: ' + ', '.join(lacking)}")
+        say(f"GPU path: {'usable' if facts['gpu_usable'] else 'not usable: ' + ', '.join(lacking)}")
 
 
 def print_compare(facts: dict[str, Any], folder: Path) -> None:
@@ -528,14 +534,14 @@ def print_compare(facts: dict[str, Any], folder: Path) -> None:
         documents.add_row(row["step"], *(f"{rates[w]['documents_per_s']:,.0f}" if w in rates else "" for w in ways))
     _show(speeds, documents)
     sample, machine = facts["sample"], facts["machine"]
-    print(f"sample      {sample['documents']:,} documents, {human_bytes(sample['bytes'])}, {sample['files']:,} files")
-    print(f"machine     {machine['cpu']}, {machine['cores']} cores; GPU: {machine['gpu'] or 'none'}")
+    say(f"sample      {sample['documents']:,} documents, {human_bytes(sample['bytes'])}, {sample['files']:,} files")
+    say(f"machine     {machine['cpu']}, {machine['cores']} cores; GPU: {machine['gpu'] or 'none'}")
     if machine["gpu"]:
-        print("break-even  a GPU-hour is cheaper up to the price of so many core-hours")
+        say("break-even  a GPU-hour is cheaper up to the price of so many core-hours")
     for text in facts["missing"]:
-        print(f"missing     {text}")
+        say(f"missing     {text}")
     for d in facts["differences"]:
         at = f", {d['document']}" if d["document"] else ""
-        print(f"DIFFERENT   {d['step']}, {d['backend']}{at}: {d['array']} is {d['value']}, on one core {d['expected']}")
-    print(f"arrays      {'all equal' if facts['equal'] else str(len(facts['differences'])) + ' DIFFER'}")
-    print(f"written     {folder}/compare.json, compare.csv, compare.png")
+        say(f"DIFFERENT   {d['step']}, {d['backend']}{at}: {d['array']} is {d['value']}, on one core {d['expected']}")
+    say(f"arrays      {'all equal' if facts['equal'] else str(len(facts['differences'])) + ' DIFFER'}")
+    say(f"written     {folder}/compare.json, compare.csv, compare.png")

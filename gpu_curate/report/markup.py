@@ -6,17 +6,11 @@ makes all of it visible and inert.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
+from gpu_curate.visible import visible
+
 _VOID = frozenset({"meta", "br", "col"})
-# What HTML forbids (controls, surrogates, noncharacters) or what changes text around it (bidirectional controls). Tabs
-# and line feeds stay; HTML would make a line feed of a carriage return.
-_ODD = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef"
-    + "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
-    + "]"
-)
 
 
 class Html(str):
@@ -32,15 +26,8 @@ def escape(value: object) -> Html:
     """
     if isinstance(value, Html):
         return value
-    text = _ODD.sub(_visible, str(value))
+    text = visible(value)
     return Html(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;"))
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "␡" if code == 0x7F else f"⟨U+{code:04X}⟩"
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Html:

@@ -17,6 +17,7 @@ from typing import Protocol, TextIO
 
 from gpu_curate import __version__
 from gpu_curate.privacy import redacted
+from gpu_curate.visible import one, say
 
 RUN_LOG = "run.log"
 STATUS = ".status.json"
@@ -123,11 +124,11 @@ class Lines:
 
     def note(self, text: str) -> None:
         if not self._quiet:
-            print(text, file=self._file or sys.stdout, flush=True)
+            say(text, file=self._file or sys.stdout, flush=True)
 
     def warn(self, text: str) -> None:
         if not self._quiet:
-            print(f"warning: {text}", file=self._errors or sys.stderr, flush=True)
+            say(f"warning: {one(text)}", file=self._errors or sys.stderr, flush=True)
 
     def box(self, name: str, done: int, total: int | None, nbytes: int, reused: int) -> None:
         now = time.monotonic()

@@ -254,6 +254,7 @@ class Documents(Stage):
         "stages.documents",
         "stages.rejects",
         "guard",
+        "privacy",
         "stages.partition_text",
         "sources",
         "text.normalize",

@@ -60,7 +60,14 @@ class References(Stage):
     """
 
     name: ClassVar[str] = "references"
-    code: ClassVar[tuple[str, ...]] = ("stages.reference_sets", "guard", "text.normalize", "text.swar", "sources")
+    code: ClassVar[tuple[str, ...]] = (
+        "stages.reference_sets",
+        "guard",
+        "privacy",
+        "text.normalize",
+        "text.swar",
+        "sources",
+    )
 
     def active(self, config: Config) -> bool:
         return bool(config.references)

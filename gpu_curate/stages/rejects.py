@@ -19,6 +19,7 @@ from gpu_curate.guard import head
 from gpu_curate.sources import Reject
 from gpu_curate.stages import Context
 from gpu_curate.store.files import publish
+from gpu_curate.visible import one
 
 REJECTED = "rejected"  # the reason that decisions/ gives a late reject
 _MAX_KINDS = 50  # reasons counted apart in a receipt
@@ -41,7 +42,7 @@ def place_of(path: str, row: int | None, offset: int | None) -> str:
     """Where a record stands, for a message."""
     where = [] if row is None else [f"row {row}"]
     where += [] if offset is None else [f"byte {offset}"]
-    return f"{path}: {', '.join(where)}" if where else path
+    return f"{one(path)}: {', '.join(where)}" if where else one(path)
 
 
 def write_reject(f: IO[str], source: str, path: str, reject: Reject, **more: int) -> None:
