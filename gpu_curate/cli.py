@@ -125,7 +125,7 @@ def _load(
         warnings.simplefilter("always", FutureWarning)
         loaded = load(config, more, trust or None)
     for warning in told:
-        print(f"warning: {warning.message}", file=sys.stderr)
+        say(f"warning: {one(warning.message)}", file=sys.stderr)
     return loaded, out or Path("runs") / config.stem
 
 
