@@ -27,6 +27,15 @@ SWITCHES = {
 }
 
 
+def switched(value: Any) -> Any:
+    """Plain data for another library: the words that switch are true and false in it, as YAML 1.1 had them."""
+    if isinstance(value, dict):
+        return {k: switched(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [switched(v) for v in value]
+    return SWITCHES.get(value, value) if isinstance(value, str) else value
+
+
 class Section(BaseModel):
     """A section of the config: unknown keys are errors, values do not change after loading.
 

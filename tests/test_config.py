@@ -287,13 +287,15 @@ def test_words_of_an_identifier_keep_their_digits(tmp_path):
 def test_the_words_that_switch_mean_what_they_did_in_yaml_1_1(tmp_path, on, off):
     path = tmp_path / "r.yaml"
     path.write_text(
-        f"sources: [{{name: a, type: jsonl, path: x, follow_links: {on}, hidden_files: {off}}}]\ntokenizer: {{path: t}}\n"
+        f"sources: [{{name: a, type: jsonl, path: x, follow_links: {on}, hidden_files: {off},\n"
+        f"    storage_options: {{anon: {off}, client_kwargs: {{verify: {on}, ids: [{off}, a]}}}}}}]\ntokenizer: {{path: t}}\n"
         f"dedup: {{exact: {off}, fuzzy: {on}}}\nquality: {{c4: {on}, fineweb: {off}}}\nnormalize: {off}\n"
         f"language: {{model: {off}}}\nmin_tokens: {off}\nrun: {{strict: {on}, by_reference: {off}}}\npii: {{ip: {off}}}\n"
     )
     ours = config.load(path)
     assert ours == config.parse(yaml.safe_load(path.read_text()))
     assert (ours.sources[0].follow_links, ours.sources[0].hidden_files, ours.run.strict) == (True, False, True)
+    assert ours.sources[0].storage_options == {"anon": False, "client_kwargs": {"verify": True, "ids": [False, "a"]}}
     assert (ours.dedup.exact, ours.dedup.fuzzy, ours.quality.c4) == (False, config.Fuzzy(), config.C4())
     assert (ours.quality.fineweb, ours.normalize, ours.language.model, ours.min_tokens) == (None, None, None, 0)
     assert config.load(path, [f"dedup.exact={on}"]).dedup.exact is True

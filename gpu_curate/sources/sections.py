@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, model_serializer
+from pydantic import Discriminator, Field, Tag, field_validator, model_serializer
 
-from gpu_curate.section import MAX_TOKENS, Section
+from gpu_curate.section import MAX_TOKENS, Section, switched
 
 
 class RowGroups(Section):
@@ -60,6 +60,11 @@ class SourceBase(Section):
         False, description="follow links that leave the named folder (or the folder before a glob's first wildcard)"
     )
     hidden_files: bool = Field(False, description="read files and folders whose names begin with `.` or `_` too")
+
+    @field_validator("storage_options", mode="before")
+    @classmethod
+    def _switches(cls, options: Any) -> Any:
+        return switched(options)
 
     @property
     def paths(self) -> list[str]:
