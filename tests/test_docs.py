@@ -24,8 +24,7 @@ from gpu_curate.tools import config_reference
 DOCS = ROOT / "docs"
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 FILES = SITE["extra"]["files"]  # page → file of the repository
-OWN = [p for p in DOCS.rglob("*.md") if "notes" not in p.parts]
-PAGES = sorted([*OWN, *(ROOT / name for name in {"README.md", "SECURITY.md", *FILES.values()})])
+PAGES = sorted([*DOCS.rglob("*.md"), *(ROOT / name for name in {"README.md", "SECURITY.md", *FILES.values()})])
 named = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 
 
@@ -51,7 +50,7 @@ def test_every_page_is_in_the_navigation_and_there():
 
     listed = leaves(SITE["nav"])
     assert sorted(listed) == sorted({*listed})
-    assert set(listed) == {str(p.relative_to(DOCS)) for p in OWN} | set(FILES)
+    assert set(listed) == {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")} | set(FILES)
     assert all((ROOT / file).exists() for file in FILES.values())
 
 
