@@ -43,7 +43,9 @@ class SourceBase(Section):
     off: ClassVar[dict[str, Any]] = {"keep_columns": [], "storage_options": {}, "row_groups": {}}
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", description="name in reports and columns; unique in the config")
-    path: str | list[str] = Field("", description="file, folder, glob or URL, or a list of them: file, http(s), s3, gs, az, abfs, hf")
+    path: str | list[str] = Field(
+        "", description="file, folder, glob or URL, or a list of them: file, http(s), s3, gs, az, abfs, hf"
+    )
     keep_columns: list[Kept] = Field(
         [],
         description="columns of the source carried to documents.parquet; `{column: source, as: origin}` carries one under "
