@@ -144,12 +144,17 @@ def _keep_in(folder: Path | None) -> bool:
     return True
 
 
+def _nothing() -> None:
+    """Never called."""
+
+
 def keep_with_run(run: Path) -> str | None:
     """Keep what is compiled in a private folder of a run directory, if there is no other place for it.
 
     Returns:
         what to say about it; None if there is another place.
     """
+    njit(_nothing)  # nothing of ours may have been compiled in this process yet
     if private_folder is None:
         return "; ".join(refused) or None
     folder = run / CACHE

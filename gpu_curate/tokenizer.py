@@ -331,19 +331,40 @@ def load(section: Tokenizer, proof: Path | None = None) -> Encoder:
         raise ConfigError("tokenizer.path: missing (a tokenizer that is to be trained can be loaded after that)")
     _single_thread()
     data, pattern = _read(section.path)
+    key = _proof_key(section, data, pattern)
+    chosen = (_proof(proof) if proof is not None else {}).get(key) or _proved.get(key)
+    if chosen is not None:
+        return Encoder(source=section.path, data=data, pattern=pattern, **chosen)
     if proof is None:
         return _choose(section.path, data, pattern, section.eot, section.library)
-    key = _proof_key(section, data, pattern)
-    from gpu_curate.store.files import read_json, write_json
+    from gpu_curate.store.files import write_json
 
-    with contextlib.suppress(FileNotFoundError, CorruptError, KeyError, TypeError):
-        known = read_json(proof)
-        if known["key"] == key:
-            return Encoder(source=section.path, data=data, pattern=pattern, **known["chosen"])
     encoder = _choose(section.path, data, pattern, section.eot, section.library)
     fields = ("eot_id", "vocab_size", "library", "version", "reason")
     write_json(proof, {"key": key, "chosen": {name: getattr(encoder, name) for name in fields}})
     return encoder
+
+
+_proved: dict[str, dict[str, Any]] = {}  # key → the choice, of the run directory at hand
+
+
+def recall(proofs: Iterable[Path]) -> None:
+    """Let `load` take the choices that these files hold, where content, section and installed libraries are the same."""
+    _proved.clear()
+    for path in proofs:
+        _proved.update(_proof(path))
+
+
+def _proof(path: Path) -> dict[str, dict[str, Any]]:
+    """Key → choice of a file; nothing of one that is not there or of another kind."""
+    from gpu_curate.store.files import read_json
+
+    with contextlib.suppress(OSError, CorruptError, LookupError, TypeError, ValueError, AttributeError):
+        known = read_json(path)
+        kinds = {"eot_id": int, "vocab_size": int, "library": str, "version": str, "reason": str}
+        if {n: type(v) for n, v in known["chosen"].items()} == kinds and known["chosen"]["library"] in LIBRARIES:
+            return {str(known["key"]): known["chosen"]}
+    return {}
 
 
 def _proof_key(section: Tokenizer, data: bytes, pattern: str | None) -> str:

@@ -16,9 +16,8 @@ from gpu_curate.stages import Context
 from gpu_curate.stages.documents import PASSED_OVER
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.tokens import MUCH_UNKNOWN, unknown_share
-from gpu_curate.store.files import read_json
+from gpu_curate.store.files import read_columns, read_json
 from gpu_curate.store.fingerprint import versions
-from gpu_curate.text.normalize import well_formed
 
 if TYPE_CHECKING:
     from gpu_curate.config import Config
@@ -186,18 +185,16 @@ def _check(documents: list[dict[str, Any]], units: dict[str, Any], manifest: dic
 def _check_sides(context: Context) -> None:
     """No cluster of duplicates on both sides of the split. Memory: 17 bytes a kept document."""
     import numpy as np
-    import pyarrow.parquet as pq
+    import pyarrow.compute as pc
 
     if not context.has("duplicates") or not (context.box("shards").folder / "documents.parquet").exists():
         return
-    clusters = pq.read_table(context.box("duplicates").folder / "clusters.parquet", columns=["doc_id", "component"])
+    clusters = read_columns(context.box("duplicates").folder / "clusters.parquet", ["doc_id", "component"])
     member, component = (clusters[c].to_numpy() for c in ("doc_id", "component"))
-    sides = []
-    for split in ("train", "validation"):
-        rows = pq.read_table(
-            context.box("shards").folder / "documents.parquet", columns=["doc_id"], filters=[("split", "==", split)]
-        )
-        sides.append(np.unique(component[np.isin(member, rows["doc_id"].to_numpy())]))
+    rows = read_columns(context.box("shards").folder / "documents.parquet", ["doc_id", "split"])
+    doc_id = rows["doc_id"].to_numpy()
+    of_split = [pc.equal(rows["split"], name).to_numpy() for name in ("train", "validation")]
+    sides = [np.unique(component[np.isin(member, doc_id[own])]) for own in of_split]
     both = np.intersect1d(*sides)
     if len(both):
         raise FatalError(f"{len(both)} clusters of duplicates lie on both sides of the split, e.g. component {both[0]}")
@@ -333,14 +330,13 @@ def _read_by_cpu(context: Context) -> list[str]:
 def _lost_clusters(context: Context) -> int:
     """Clusters none of whose members was kept, though a dropped copy failed nothing else."""
     import numpy as np
-    import pyarrow.parquet as pq
 
     from gpu_curate.stages.decisions import BITS
 
     if not _receipts(context, "duplicates"):
         return 0
     own = np.uint64(sum(1 << BITS[r] for r in ("exact_duplicate", "fuzzy_duplicate")))
-    clusters = pq.read_table(context.box("duplicates").folder / "clusters.parquet", columns=["doc_id", "cluster"])
+    clusters = read_columns(context.box("duplicates").folder / "clusters.parquet", ["doc_id", "cluster"])
     doc_id, cluster = (clusters[c].to_numpy() for c in ("doc_id", "cluster"))
     kept, only_copy = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for part in context.box("decisions").parts():
@@ -401,6 +397,8 @@ def _markup(context: Context) -> dict[str, dict[str, int]]:
         if sampled and sum(len(m) for m, _ in pairs[source]) < 16 * MARKUP_SAMPLE_CHARS:
             pairs[source] += read_json(box.verified(receipt["part"], MARKUP_SUFFIX))
     for source, sample in pairs.items() if _receipts(context, "tokens") else ():
+        from gpu_curate.text.normalize import well_formed  # Numba: most reports do without
+
         encoder = open_encoder(context.box("tokens").folder)
         for name, texts in (("markup", [m for m, _ in sample]), ("text", [t for _, t in sample])):
             found[source][f"sample_{name}_chars"] = sum(map(len, texts))

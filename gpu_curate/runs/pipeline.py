@@ -41,6 +41,7 @@ from gpu_curate.sources.listing import fixed_folder
 from gpu_curate.stages import Context, Stage
 from gpu_curate.stages.order import all_stages
 from gpu_curate.stages.partition_text import without_effect
+from gpu_curate.stages.tokens import PROOFS
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import disk_error, publish, read_json, write_json
 from gpu_curate.store.fingerprint import code_digest, digest, versions
@@ -59,6 +60,7 @@ from gpu_curate.store.run_directory import (
     repair_links,
     shard_sets,
 )
+from gpu_curate.tokenizer import recall
 
 _ROOTS = ("sources", "normalize", "pii")  # what a run directory is about: another one is another run
 
@@ -235,6 +237,7 @@ def execute(config: Config, run: Path, progress: Progress | None = None, fresh: 
     if not compiled_before():
         progress.note("the first run on a machine compiles its kernels: about a minute of CPU, once")
     check_run_directory(run, config)
+    recall(run.glob(PROOFS))
     prints = fingerprints(config)
     _check_output(run, config)
     lacking = _check_columns(config, Box(run / folders(run, prints)["documents"]))
@@ -262,10 +265,6 @@ def execute(config: Config, run: Path, progress: Progress | None = None, fresh: 
             raise disk_error(run, e) from e
         opening = f"backend: {chosen.choice} ({chosen.reason})"
         progress = stack.enter_context(recorded(progress, run, begun, opening))
-        from gpu_curate.jit import keep_with_run  # not with this module: `status` does without Numba
-
-        if kept := keep_with_run(run):
-            progress.note(kept)
         context = Context(run, config, places, chosen.choice, chosen.devices)
         runner = _Runner(context, progress, engine)
         for warning in [*without_effect(config), *lacking]:
@@ -426,6 +425,7 @@ class _Runner:
         self._not_before: dict[tuple[str, str], float] = {}  # when a task may be tried again, by time.monotonic()
         self._crashed: dict[tuple[str, str], int] = {}  # how often a worker died with it, maybe for another task's sake
         self._closed = False
+        self._submitted = False
 
     def run(self) -> None:
         while not all(s.complete for s in self.boxes.values()):
@@ -583,6 +583,9 @@ class _Runner:
                 continue
             busy[kind] += 1
             state = self.boxes[name]
+            if not self._submitted:
+                self._submitted = True
+                self._begin()
             try:
                 future = self.engine.submit(kind, _run_task, state.stage, self.context, part, state.tasks[part])
             except BrokenExecutor:
@@ -595,6 +598,13 @@ class _Runner:
             if alone:
                 break
         self._ready = waiting + self._ready
+
+    def _begin(self) -> None:
+        """Before the first task: workers inherit where what is compiled is kept."""
+        from gpu_curate.jit import keep_with_run  # a run with nothing to do, and `status`, do without Numba
+
+        if kept := keep_with_run(self.context.run):
+            self.progress.note(kept)
 
     def _collect(self, done: set[Future[Any]]) -> None:
         broken = False

@@ -15,7 +15,9 @@ from gpu_curate.stages.columns import check_sources
 from gpu_curate.stages.documents import listings, read_tasks, refers
 from gpu_curate.stages.partition_text import without_effect
 from gpu_curate.stages.reference_sets import reference_listings
+from gpu_curate.stages.tokens import PROOFS
 from gpu_curate.store.artifact import Box
+from gpu_curate.tokenizer import recall
 
 # Bytes of memory, measured on the bench corpus: see scripts/bench/LOG.md, "Memory"
 WORKER_BASE = 350 << 20  # a process with Arrow, Numba and a tokenizer
@@ -38,6 +40,7 @@ def make_plan(config: Config, run: Path, fresh: bool = False) -> dict[str, Any]:
     """
     chosen = backend.choose(config.run.backend)
     check_run_directory(run, config)
+    recall(run.glob(PROOFS))
     found = listings(config)
     files = [listing.files for listing in found]
     passed_over = {f"source {s.name}": l.passed_over for s, l in zip(config.sources, found, strict=True)}

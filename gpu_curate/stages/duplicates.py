@@ -297,4 +297,10 @@ def _curator_wanted(context: Context) -> bool:
 def read_clusters(context: Context, low: int, high: int) -> pa.Table:
     """The rows of clusters.parquet with low <= doc_id <= high; reads only the row groups that may hold them."""
     path = context.box("duplicates").verified_file("000000", "clusters.parquet")
-    return pq.read_table(path, filters=[("doc_id", ">=", low), ("doc_id", "<=", high)], use_threads=False)
+    with pq.ParquetFile(path, memory_map=True) as file:
+        ids = [file.metadata.row_group(g).column(0).statistics for g in range(file.num_row_groups)]
+        # a row group without rows has none
+        groups = [g for g, s in enumerate(ids) if s is None or not s.has_min_max or (s.min <= high and s.max >= low)]
+        table = file.read_row_groups(groups, use_threads=False)
+    start, stop = np.searchsorted(table["doc_id"].to_numpy(), [low, high + 1])  # rows are in order of doc_id
+    return table.slice(start, stop - start)

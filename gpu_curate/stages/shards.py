@@ -30,7 +30,6 @@ from gpu_curate.config import Config, for_publication
 from gpu_curate.document import ROW_BITS
 from gpu_curate.errors import FatalError, NothingKeptError
 from gpu_curate.formats import FORMATS
-from gpu_curate.jit import njit
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.privacy import published
 from gpu_curate.stages import Context, Stage, Stopwatch
@@ -54,7 +53,7 @@ class Shards(Stage):
     """
 
     name: ClassVar[str] = "shards"
-    code: ClassVar[tuple[str, ...]] = ("stages.shards", "formats", "ops.mix", "privacy")
+    code: ClassVar[tuple[str, ...]] = ("stages.shards", "stages.token_copy", "formats", "ops.mix", "privacy")
 
     def reads(self, config: Config) -> tuple[str, ...]:
         boxes = ["documents", "decisions", "tokens", "signatures"]
@@ -432,22 +431,10 @@ def _order(context: Context, split: str) -> dict[str, np.ndarray]:
     }
 
 
-@njit
-def _copy(source: Any, offset_K: Any, tokens_K: Any, target_K: Any, eot: Any, out: Any) -> None:
-    """Copy documents and their EOT into `out`; positions before 0 and beyond the end fall to the neighbouring shards."""
-    for k in range(len(offset_K)):
-        length = tokens_K[k] - 1
-        at = target_K[k]
-        first = max(0, -at)
-        last = min(length, len(out) - at)
-        for i in range(first, last):
-            out[at + i] = source[offset_K[k] + i]
-        if 0 <= at + length < len(out):
-            out[at + length] = eot
-
-
 def _gather(context: Context, split: str, start: int, stop: int, info: dict[str, Any]) -> np.ndarray:
     """Tokens start..stop - 1 of a stream, read partition by partition."""
+    from gpu_curate.stages.token_copy import copy  # Numba: a run with nothing to do does without
+
     order = _order(context, split)
     first = int(np.searchsorted(order["position"], start, side="right")) - 1
     last = int(np.searchsorted(order["position"], stop, side="left"))
@@ -463,7 +450,7 @@ def _gather(context: Context, split: str, start: int, stop: int, info: dict[str,
         path = context.box("tokens").path(parts[own["part"][group[0]]], ".bin")
         source = np.memmap(path, dtype.newbyteorder("<"), "r") if path.stat().st_size else np.zeros(0, dtype)
         target = own["position"][group] - start
-        _copy(source, own["offset"][group], own["tokens"][group], target, dtype.type(info["eot_id"]), out)
+        copy(source, own["offset"][group], own["tokens"][group], target, dtype.type(info["eot_id"]), out)
     return out
 
 

@@ -22,6 +22,7 @@ from gpu_curate.tokenizer import Encoder
 TOKENIZER, ENCODER = "tokenizer.json", "encoder.json"  # in tokens/: the tokenizer, and who runs it
 MAX_UNKNOWN_SHARE, MUCH_UNKNOWN = 0.5, 0.01  # of the tokens that are kept: an error, a warning
 _PROOF = "encoder_proof.json"  # beside the receipts: why that library, and for what content and versions
+PROOFS = f"tokens*/{RECEIPTS}/{_PROOF}"  # in a run directory
 _BATCH_BYTES = 4 << 20
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gpu_curate.errors import ConfigError, CorruptError
-from gpu_curate.store.files import file_hash, read_json, write_json
+from gpu_curate.store.files import file_hash, read_columns, read_json, write_json
 
 RECEIPTS = ".receipts"
 _SEAL = "whole.json"
@@ -158,8 +157,7 @@ class Box:
 
     def read_table(self, part: str, columns: list[str] | None = None) -> pa.Table:
         """A partition's Parquet file, checked against its receipt. Raises: CorruptError."""
-        path = self.verified(part, ".parquet")
-        return pq.read_table(path, columns=columns, use_threads=False, memory_map=True)
+        return read_columns(self.verified(part, ".parquet"), columns)
 
     def columns(self, part: str, *names: str) -> tuple[np.ndarray, ...]:
         """Columns without nulls as NumPy arrays."""

@@ -117,6 +117,13 @@ def read_json(path: Path) -> Any:
         raise CorruptError(f"{path}: not JSON ({e})") from e
 
 
+def read_columns(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """A Parquet file of ours, or columns of it in that order. `pq.read_table` brings Arrow's data sets and pandas: 0.3 s."""
+    with pq.ParquetFile(path, memory_map=True) as file:
+        table = file.read(columns, use_threads=False)
+    return table if columns is None else table.select(columns)
+
+
 def write_table(path: Path, table: pa.Table, **options: Any) -> None:
     """Publish a Parquet file. zstd level 1 by default: about half the bytes of text at several hundred MB/s."""
     codec = {} if "compression" in options else {"compression": "zstd", "compression_level": 1}
