@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_curate import lfs
+from gpu_curate import lfs, tokenizer_limits
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, CorruptError, FatalError, GpuCurateError, InputError, install, one_line
 from gpu_curate.guard import refusal
@@ -372,7 +372,9 @@ def _proof_key(section: Tokenizer, data: bytes, pattern: str | None) -> str:
     from gpu_curate.store.fingerprint import code_digest, digest
 
     tokenizer = [hashlib.sha256(data).hexdigest(), pattern, section.eot, section.library]
-    return digest([tokenizer, {name: _version(name) for name in LIBRARIES}, code_digest(("tokenizer",))])
+    return digest(
+        [tokenizer, {name: _version(name) for name in LIBRARIES}, code_digest(("tokenizer", "tokenizer_limits"))]
+    )
 
 
 @functools.lru_cache(maxsize=4)
@@ -382,6 +384,12 @@ def _choose(path: str, data: bytes, pattern: str | None, eot: str | int, library
     reference = "tokenizers" if pattern is None else "tiktoken"
     vocab_size = max(eot_id, *_ids(tokenizer)) + 1
     draft = Encoder(path, data, pattern, eot_id, vocab_size, reference, _version(reference), "the reference")
+    if pattern is None and not tokenizer_limits.is_plain(tokenizer, len(data), CHUNKABLE):
+        said = tokenizer_limits.trial(_inert(draft, keep_specials=True), _probe_of(draft), path)
+        if said is not None:
+            raise ConfigError(
+                f"tokenizer {path}: {reference} {draft.version or '(not installed)'} cannot run it: {said[:300]}"
+            )
     try:
         probe, expected = _reference(draft)
     except (GpuCurateError, KeyboardInterrupt, SystemExit, MemoryError):
@@ -419,8 +427,12 @@ def _choose(path: str, data: bytes, pattern: str | None, eot: str | int, library
 @functools.lru_cache(maxsize=4)
 def _reference(draft: Encoder) -> tuple[list[str], Ids]:
     """The probe texts for this tokenizer, and their ids by its reference library."""
-    probe = probe_texts([t["content"] for t in _added(json.loads(draft.data))][:2000])
+    probe = _probe_of(draft)
     return probe, _probe(draft, probe)
+
+
+def _probe_of(draft: Encoder) -> list[str]:
+    return probe_texts([t["content"] for t in _added(json.loads(draft.data))][:2000])
 
 
 @functools.lru_cache(maxsize=4)
@@ -564,6 +576,7 @@ def _read(path: str) -> tuple[bytes, str | None]:
         file = file / "tokenizer.json"
     if file.is_file():
         lfs.refuse(file, "tokenizer")
+        tokenizer_limits.check_size(file.stat().st_size, path)
         return file.read_bytes(), None
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?", path) or path.endswith((".json", ".model", ".tiktoken")):
         raise ConfigError(
@@ -596,6 +609,7 @@ def _read_tiktoken(name: str) -> tuple[bytes, str]:
         if file.stem not in RANK_FILES:
             raise ConfigError(f"tokenizer tiktoken:{name}: not a published rank file ({', '.join(RANK_FILES)})")
         try:
+            tokenizer_limits.check_size(file.stat().st_size, f"tiktoken:{name}")
             lines = [line.split() for line in file.read_bytes().splitlines() if line]
             ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
         except (OSError, ValueError) as e:
@@ -686,6 +700,7 @@ _CHAR_TO_BYTE = {c: b for b, c in enumerate(_BYTE_TO_CHAR)}
 
 
 def _parse(data: bytes, path: str) -> dict[str, Any]:
+    tokenizer_limits.check_values(data, path)
     try:
         tokenizer = json.loads(data)
         vocab = tokenizer["model"]["vocab"]
@@ -696,6 +711,7 @@ def _parse(data: bytes, path: str) -> dict[str, Any]:
     added = _added(tokenizer)
     if not _is_vocabulary(vocab) or not isinstance(added, list) or not all(map(_is_added_token, added)):
         raise ConfigError(f"tokenizer {path}: not a tokenizer.json (a token without a text or an id from 0 up)")
+    tokenizer_limits.check_costs(tokenizer, path)
     highest, entries = max(_ids(tokenizer)), len(vocab) + len(added)
     if highest >= 2 * entries + SPARE_IDS:  # the libraries allocate a table up to the highest id
         raise ConfigError(

@@ -24,7 +24,7 @@ class TrainedTokenizer(Stage):
     """
 
     name: ClassVar[str] = "tokenizer"
-    code: ClassVar[tuple[str, ...]] = ("stages.tokenizer", "tokenizer")
+    code: ClassVar[tuple[str, ...]] = ("stages.tokenizer", "tokenizer", "tokenizer_limits")
 
     def active(self, config: Config) -> bool:
         return config.tokenizer.train is not None

@@ -36,7 +36,7 @@ class Tokens(Stage):
 
     name: ClassVar[str] = "tokens"
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = ("stages.tokens", "stages.rejects", "tokenizer", "guard")
+    code: ClassVar[tuple[str, ...]] = ("stages.tokens", "stages.rejects", "tokenizer", "tokenizer_limits", "guard")
 
     def reads(self, config: Config) -> tuple[str, ...]:
         return ("tokenizer",) if config.tokenizer.train is not None else ()
