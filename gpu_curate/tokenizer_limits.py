@@ -29,11 +29,11 @@ _LARGE_BYTES = 16 << 20
 _UNICODE = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}
 _TRIAL = """
 import json, resource, sys
+import tokenizers
 memory, seconds = int(sys.argv[1]), int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-import tokenizers
 model, texts = json.load(sys.stdin)
 tokenizer = tokenizers.Tokenizer.from_str(model)
 tokenizer.encode_special_tokens = True
