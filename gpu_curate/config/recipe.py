@@ -106,7 +106,7 @@ class Config(Section):
 
 def public(config: Config) -> dict[str, Any]:
     """The config as plain data for files that others may read: the values of `storage_options` (keys, tokens) are left out."""
-    data = cleaned(config.model_dump(mode="json"))
+    data: dict[str, Any] = cleaned(config.model_dump(mode="json"))
     for source in data["sources"]:
         source["storage_options"] = dict.fromkeys(source["storage_options"], HIDDEN)
     return data
