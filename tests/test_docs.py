@@ -194,6 +194,19 @@ def shards(tmp_path):
     return folder
 
 
+def test_the_code_of_the_readme_runs(shards):
+    pandas = pytest.importorskip("pandas")
+    first, second = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    names = {"frame": pandas.DataFrame({"text": ["a text", "another text", "a text"]})}
+    exec(first, names)
+    assert names["frame"]["text"].tolist() == ["a text", "another text"]
+    batches = second.index("for x, y in loader.batches")  # has no end
+    exec(second[:batches].replace('"runs/quickstart"', repr(str(shards))).replace("1024", "64"), names)
+    assert names["x"].shape == (16, 64)
+    assert "loader.batches(step=500)" in second
+    next(names["loader"].batches(step=500))
+
+
 def test_the_loaders_page_runs(shards):
     pytest.importorskip("torch")
     first, second, _ = code("loader.md")
