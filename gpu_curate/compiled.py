@@ -83,6 +83,7 @@ def bring(folder: Path) -> None:
         found = os.lstat(image)
         if stat.S_ISDIR(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & 0o022:
             shutil.copytree(image, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+            folder.chmod(0o700)  # copytree gives it the mode of what it copies
     except (OSError, shutil.Error):
         pass  # they are compiled
 

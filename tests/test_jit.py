@@ -182,6 +182,7 @@ def test_what_an_image_brings_is_copied_and_only_from_where_nobody_else_can_writ
         folder, _ = compiled.choose()
         compiled.bring(folder)
         assert [p.name for p in folder.rglob("*.nbi")] == copied
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert (image / "ops" / "f.nbi").read_bytes() == b"index"
 
 

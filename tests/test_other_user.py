@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -46,8 +47,21 @@ def place():
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can be somebody else")
 def test_a_run_as_another_user_with_a_narrow_umask_in_a_hostile_folder(place):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "XDG_", "PYTHON"))}
-    env |= {"HOME": str(place / "home"), "TMPDIR": str(place / "here"), "PYTHONPATH": str(ROOT)}
-    if subprocess.run([*setpriv, sys.executable, "-c", "import numba"], env=env, check=False).returncode:
+    env |= {
+        "HOME": str(place / "home"),
+        "TMPDIR": str(place / "here"),
+        "PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}",
+    }
+    mine = (sys.executable, f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
+    asked = [
+        "sh",
+        "-c",
+        "sh -c \"exec $0 -P -c 'import numba, pyarrow'\"",
+    ]  # a child of a child: as workers are started
+    python = next(
+        (p for p in mine if not subprocess.run([*setpriv, *asked, p], env=env, capture_output=True).returncode), None
+    )
+    if python is None:
         pytest.skip("this Python is not for other users")
     if compiled.own_folder().is_dir():  # what this user has compiled, as an image brings it: else it takes a minute
         shutil.copytree(compiled.own_folder(), place / "image", copy_function=shutil.copyfile)
@@ -55,7 +69,7 @@ def test_a_run_as_another_user_with_a_narrow_umask_in_a_hostile_folder(place):
         env[compiled.IMAGE] = str(place / "image")
 
     def run(*args: str) -> subprocess.CompletedProcess:
-        command = ["sh", "-c", 'umask 077; exec "$@"', "sh", sys.executable, str(place / "bin" / "gpu-curate"), *args]
+        command = ["sh", "-c", 'umask 077; exec "$@"', "sh", python, str(place / "bin" / "gpu-curate"), *args]
         return subprocess.run(
             [*setpriv, *command], cwd=place / "here", env=env, capture_output=True, text=True, timeout=300
         )
