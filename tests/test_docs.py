@@ -140,6 +140,14 @@ def test_files_that_are_named_exist(page):
             assert (ROOT / path).exists(), path
 
 
+def test_the_map_of_files_names_every_module_and_package():
+    table = (DOCS / "how-it-works.md").read_text().partition("## File map")[2].partition("## ")[0]
+    there = {p.name + ("/" if p.is_dir() else "") for p in (ROOT / "gpu_curate").iterdir() if p.suffix in ("", ".py")}
+    assert {
+        name for name in there - {"__pycache__/", "configs/"} if not name.startswith("__") and name not in table
+    } == set()
+
+
 @named
 def test_recipes_and_parts_of_them_are_read(page):
     whole = {"sources": [{"name": "s", "type": "text", "path": "x"}], "tokenizer": {"train": {"vocab_size": 300}}}
