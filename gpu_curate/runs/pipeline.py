@@ -710,6 +710,16 @@ def _how_far(run: Path, boxes: dict[str, dict[str, Any]], complete: bool) -> dic
     }
 
 
+def _run_facts(path: Path) -> dict[str, Any]:
+    """run.json, as far as its state is told by it. Raises: CorruptError: it is of another kind."""
+    facts = read_json(path)
+    kinds = {"folders": dict, "started": str, "backend": dict}
+    wrong = [k for k, kind in kinds.items() if not isinstance(facts, dict) or not isinstance(facts.get(k), kind)]
+    if wrong or not all(isinstance(f, str) for f in facts["folders"].values()) or "shards" not in facts["folders"]:
+        raise CorruptError(f"{path} is not a run file of this program ({', '.join(wrong) or 'folders'})", "run again")
+    return facts
+
+
 def run_state(run: Path) -> dict[str, Any]:
     """What is there in a run directory: for `gpu-curate status`.
 
@@ -730,7 +740,7 @@ def run_state(run: Path) -> dict[str, Any]:
             "host": None,
         }
         return {**starting, "seconds": None, "why": None, "backend": None, "boxes": {}, "shards": None}
-    info = read_json(path)
+    info = _run_facts(path)
     boxes = {}
     for name, folder in info["folders"].items():
         receipts = list(Box(below(run, folder)).receipts())

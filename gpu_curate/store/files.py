@@ -113,7 +113,7 @@ def read_json(path: Path) -> Any:
     """Raises: CorruptError: the file is not whole JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise CorruptError(f"{path}: not JSON ({e})") from e
 
 

@@ -81,7 +81,7 @@ def read_run_file(run: Path) -> dict[str, Any]:
     """run.json; {} where there is none that can be read."""
     try:
         facts = json.loads((run / RUN_FILE).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return facts if isinstance(facts, dict) else {}
 
@@ -91,7 +91,7 @@ def latest_shards(run: Path) -> Path | None:
     link = run / "shards"
     facts = read_run_file(run)
     names = [os.readlink(link)] if link.is_symlink() else []
-    names += [str((facts.get(key) or {}).get("shards")) for key in ("latest", "folders")]
+    names += [str(_part(facts, key).get("shards")) for key in ("latest", "folders")]
     names += ["shards", *(s.name for s in sorted(_sets(run), key=_made, reverse=True))]
     for name in names:
         folder = below(run, name)
@@ -123,7 +123,7 @@ def shard_sets(run: Path) -> list[dict[str, Any]]:
     if latest is None:
         return []
     folders = [latest, *(f for f in sorted(_sets(run), key=_made, reverse=True) if f != latest)]
-    manifests = [json.loads((f / MANIFEST).read_bytes()) for f in folders]
+    manifests = [_manifest(f) for f in folders]
     found = []
     for folder, manifest in zip(folders, manifests, strict=True):
         named = run / f"report{folder.name.removeprefix('shards')}"
@@ -135,13 +135,32 @@ def shard_sets(run: Path) -> list[dict[str, Any]]:
                 "report": report and report.name,
                 "made": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(_made(folder))),
                 "disk_bytes": disk_bytes(folder),
-                "documents": sum(s["documents"] for s in manifest["splits"].values()),
-                "tokens": sum(s["tokens"] for s in manifest["splits"].values()),
-                "bound": manifest.get("split", {}).get("bound"),
+                "documents": _total(manifest, "documents"),
+                "tokens": _total(manifest, "tokens"),
+                "bound": _part(manifest, "split").get("bound"),
                 "differs": differences(manifests[0].get("config"), manifest.get("config")),
             }
         )
     return found
+
+
+def _manifest(shards: Path) -> dict[str, Any]:
+    """manifest.json as it is; {} of one that cannot be read: `shards verify` says what is wrong with it."""
+    try:
+        manifest = json.loads((shards / MANIFEST).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def _part(facts: dict[str, Any], key: str) -> dict[str, Any]:
+    part = facts.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _total(manifest: dict[str, Any], key: str) -> int:
+    counts = [s.get(key) for s in _part(manifest, "splits").values() if isinstance(s, dict)]
+    return sum(c for c in counts if isinstance(c, int))
 
 
 def _same_print(report: Path, shards: Path) -> bool:

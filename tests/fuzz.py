@@ -1,0 +1,286 @@
+"""What `test_fuzz.py` runs in a child: mutants of one kind of file under limits of memory and time.
+
+usage: python fuzz.py KIND SEED COUNT FOLDER     prints one JSON line: cases by outcome, and what went wrong
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import traceback
+from collections import Counter
+from pathlib import Path
+
+CASE_S = 20
+MEMORY_BYTES = 6 << 30  # address space: what libraries reserve counts
+TOKENS = [
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b'"',
+    b"\\",
+    b"\n",
+    b"\0",
+    b"\xff",
+    b"<",
+    b">",
+    b"-1",
+    b"1e999",
+    b"null",
+    b"9" * 25,
+    b"\xed\xa0\x80",
+]
+
+
+def mutant(noise, seed):
+    """1 to 8 changes: a bit, a byte, a token, a piece taken out, doubled or moved, the end cut off."""
+    data = bytearray(seed)
+    for _ in range(noise.choice([1, 1, 2, 4, 8])):
+        at = noise.randrange(len(data) + 1)
+        size = noise.choice([1, 1, 4, 64])
+        match noise.randrange(7):
+            case 0 if at < len(data):
+                data[at] ^= 1 << noise.randrange(8)
+            case 1 if at < len(data):
+                data[at] = noise.randrange(256)
+            case 2:
+                data[at : at + noise.randrange(3)] = noise.choice(TOKENS)
+            case 3:
+                del data[at : at + size]
+            case 4:
+                data[at:at] = data[at : at + size] * noise.choice([1, 2, 50])
+            case 5:
+                other = noise.randrange(len(data) + 1)
+                data[at : at + size] = data[other : other + size]
+            case _:
+                if noise.random() < 0.2:
+                    del data[at:]
+    return bytes(data)
+
+
+def lines():
+    return b"".join(
+        json.dumps({"text": f"dœ{i} text", "n": i, "m": {"a": [1, None]}}).encode() + b"\n" for i in range(20)
+    )
+
+
+def parquet_seed(**options):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    f = io.BytesIO()
+    pq.write_table(pa.table({"text": ["a", None, "b" * 50], "n": [1, 2, 3]}), f, **options)
+    return f.getvalue()
+
+
+def record(kind, body):
+    http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body
+    head = f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Target-URI: http://a/\r\nContent-Type: application/http\r\n"
+    return f"{head}Content-Length: {len(http)}\r\n\r\n".encode() + http + b"\r\n\r\n"
+
+
+HTML = b"<html><body><p>" + b"Some words of a page about the ferry. " * 8 + b"</p></body></html>"
+ARC_BODY = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + HTML
+WIKI = (
+    "<mediawiki>\n<siteinfo><sitename>W</sitename></siteinfo>\n"
+    + "".join(
+        f"<page><title>T{i}</title><ns>0</ns><id>{i}</id><revision><id>1</id><text>'''Bold''' [[a|b]] {{{{x|y}}}}</text>"
+        "</revision></page>\n"
+        for i in range(5)
+    )
+    + "</mediawiki>\n"
+).encode()
+
+
+def seeds(kind):
+    """File name → content."""
+    match kind:
+        case "jsonl":
+            import zstandard
+
+            array = b"[" + b",".join(lines().split(b"\n")[:-1]) + b"]"
+            packed = {"a.jsonl.gz": gzip.compress(lines()), "a.jsonl.zst": zstandard.compress(lines())}
+            return {"a.jsonl": lines(), "a.json": array, **packed}
+        case "parquet":
+            return {"a.parquet": parquet_seed(), "b.parquet": parquet_seed(compression="zstd", use_dictionary=False)}
+        case "huggingface":
+            card = (
+                b"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/*.jsonl\n---\n"
+            )
+            return {"README.md": card, "data/train.jsonl": lines()}
+        case "text":
+            return {"a.txt": "plain text, é 漢字\n\r\n".encode() * 20, "a.md.bz2": bz2.compress(b"# head\n" * 50)}
+        case "wikipedia":
+            return {"w.xml": WIKI, "w.xml.bz2": bz2.compress(WIKI)}
+        case "warc":
+            raw = record("response", HTML) + record("request", b"x") + record("response", HTML)
+            arc = f"http://a/ 1.2.3.4 20240501102030 text/html {len(ARC_BODY)}\n".encode() + ARC_BODY + b"\n"
+            version = b"1 0 X\nURL IP-address Archive-date Content-type Archive-length\n"
+            head = f"filedesc://a 0.0.0.0 20240501102030 text/plain {len(version)}\n".encode() + version + b"\n"
+            return {"a.warc": raw, "a.warc.gz": gzip.compress(raw), "a.arc": head + arc}
+    raise ValueError(kind)
+
+
+def read_case(kind, folder, name, data):
+    from gpu_curate import config, guard
+    from gpu_curate.sources import Record, Reject, Skip
+    from gpu_curate.stages.documents import find_files, make_reader
+
+    for other, content in seeds(kind).items():
+        path = folder / other
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.unlink(missing_ok=True)
+        if other == name or kind == "huggingface":
+            path.write_bytes(data if other == name else content)
+    where = {"dataset": str(folder), "split": "train"} if kind == "huggingface" else {"path": str(folder / name)}
+    recipe = {"sources": [{"name": "s", "type": kind, **where}], "tokenizer": {"path": "gpt2"}}
+    (source,) = config.parse(recipe).sources
+    reader = make_reader(source)
+    kinds = set()
+    for file in find_files(source, reader).files:
+        for split in guard.splits(reader, file.path, file.size, 1 << 20):
+            for item in guard.read(reader, split):
+                assert isinstance(item, Record | Reject | Skip), item
+                kinds.add(type(item).__name__)
+    return "+".join(sorted(kinds)) or "nothing"
+
+
+class Run:
+    """A finished run whose manifest.json or run.json is replaced."""
+
+    def __init__(self, folder, name):
+        from gpu_curate import config
+        from gpu_curate.runs import pipeline
+        from gpu_curate.tokenizer import train
+
+        train(["some text about the ferry"] * 3, 300, "<|endoftext|>", folder / "tokenizer.json")
+        (folder / "in.jsonl").write_bytes(lines())
+        self.recipe = config.parse(
+            {
+                "sources": [{"name": "s", "type": "jsonl", "path": str(folder / "in.jsonl")}],
+                "tokenizer": {"path": str(folder / "tokenizer.json")},
+                "min_tokens": 0,
+                "run": {"engine": "inline"},
+            }
+        )
+        self.run = folder / "r"
+        pipeline.execute(self.recipe, self.run)
+        self.path = (self.run / "shards" / "manifest.json").resolve() if name == "manifest" else self.run / "run.json"
+        self.seed = self.path.read_bytes()
+
+    def case(self, data):
+        from gpu_curate import shards_check
+        from gpu_curate.loader import ShardLoader
+        from gpu_curate.runs.pipeline import check_run_directory, run_state
+        from gpu_curate.store.run_directory import latest_shards, shard_sets
+
+        self.path.write_bytes(data)
+        outcomes = set()
+        calls = [
+            lambda: run_state(self.run),
+            lambda: latest_shards(self.run),
+            lambda: shard_sets(self.run),
+            lambda: check_run_directory(self.run, self.recipe),
+            lambda: shards_check.verify(self.run / "shards"),
+            lambda: shards_check.info(self.run / "shards"),
+            lambda: ShardLoader(self.run / "shards", "train", 1, 8),
+        ]
+        for call in calls:
+            outcomes.add(guarded(call))
+        return "+".join(sorted(outcomes))
+
+
+def guarded(call):
+    """ "read", or the class of our own error."""
+    from gpu_curate.errors import GpuCurateError
+
+    try:
+        call()
+    except GpuCurateError as e:
+        return type(e).__name__
+    return "read"
+
+
+def make_case(kind, folder, noise):
+    """A function that tries one mutant and says what came of it."""
+    if kind in ("manifest", "run"):
+        run = Run(folder, kind)
+        return lambda: run.case(mutant(noise, run.seed))
+    if kind == "tokenizer":
+        from gpu_curate.config import Tokenizer
+        from gpu_curate.tokenizer import load, train
+
+        path = folder / "tokenizer.json"
+        train(["some text about the ferry"] * 3, 300, "<|endoftext|>", path)
+        seed = path.read_bytes()
+
+        def tokenizer():
+            path.write_bytes(mutant(noise, seed))
+            return guarded(lambda: load(Tokenizer(path=str(path), eot="<|endoftext|>")))
+
+        return tokenizer
+    if kind == "model":
+        from gpu_curate.config import Language
+        from gpu_curate.text.language import LanguageId, model_path
+
+        seed, path = model_path(Language(model="lid.176.ftz")).read_bytes(), folder / "model.ftz"
+
+        def model():
+            data = bytearray(seed)
+            for _ in range(noise.choice([1, 4])):
+                at = noise.randrange(noise.choice([120, 3000, len(data)]))
+                data[at] = noise.choice([0, 1, 0x7F, 0x80, 0xFF])
+            path.write_bytes(data[: noise.choice([len(data), len(data), noise.randrange(len(data))])])
+            return guarded(lambda: LanguageId(Language(model=str(path))))
+
+        return model
+
+    def reader():
+        name, seed = noise.choice(list(seeds(kind).items()))
+        return guarded_read(kind, folder, name, mutant(noise, seed))
+
+    return reader
+
+
+def guarded_read(kind, folder, name, data):
+    found = []
+    outcome = guarded(lambda: found.append(read_case(kind, folder, name, data)))
+    return found[0] if found else outcome
+
+
+def late(*_):
+    raise TimeoutError(f"more than {CASE_S} s")
+
+
+def main(kind, seed, count, folder):
+    noise, outcomes, wrong = random.Random(seed), Counter(), []
+    case = make_case(kind, Path(folder), noise)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGALRM, late)
+    for number in range(count):
+        signal.alarm(CASE_S)
+        try:
+            outcomes[case()] += 1
+        except BaseException as e:
+            wrong.append(f"case {number}: {type(e).__name__}: {e}: {traceback.format_exc()[-900:]}")
+        finally:
+            signal.alarm(0)
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) << 10
+    return {"outcomes": outcomes, "wrong": wrong[:5], "failed": len(wrong), "peak": peak}
+
+
+if __name__ == "__main__":
+    with contextlib.redirect_stdout(sys.stderr):
+        made = main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    print(json.dumps(made), flush=True)
+    os._exit(0)
