@@ -17,11 +17,11 @@ from places import ROOT
 WHOLE = 10_000
 # kind → mutants in scripts/test and in scripts/soak; a tokenizer that loads takes 0.3 s, a trial of a model as long
 KINDS = {
-    "jsonl": (150, WHOLE),
-    "parquet": (100, WHOLE),
-    "text": (150, WHOLE),
-    "wikipedia": (100, WHOLE),
-    "warc": (40, WHOLE),
+    "jsonl": (80, WHOLE),
+    "parquet": (60, WHOLE),
+    "text": (80, WHOLE),
+    "wikipedia": (60, WHOLE),
+    "warc": (15, 3_000),
     "huggingface": (40, WHOLE),
     "manifest": (40, WHOLE),
     "run": (40, WHOLE),
