@@ -10,13 +10,13 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from gpu_curate.document import TextColumn
 from gpu_curate.lsh import Fuzzy, band_column
-from gpu_curate.ops.components import Components, band_edges
 from gpu_curate.ops.minhash import MinHashSpec, jaccard, jaccard_exact, shingles
 from gpu_curate.ops.mix import fmix64
 
@@ -52,8 +52,11 @@ class Corpus(Protocol):
     Attributes:
         is_reference_N: bool, a document that survives whatever it resembles; those come last.
         train_only_N: bool, one that is compared with nothing here.
+        ops: the module of `band_edges` and `Components`: `gpu_curate.ops.components`, or its `plain` for few documents.
         scratch: folder for a file without a name; None: the system's.
     """
+
+    ops: ModuleType
 
     is_reference_N: Array
     train_only_N: Array
@@ -108,12 +111,12 @@ def exact_copies(corpus: Corpus, settings: Settings) -> tuple[Array, Array]:
     key = corpus.column("content_hi")
     if settings.by_group:
         key = key ^ fmix64(corpus.column("scope"))
-    a, b = band_edges(key, valid)
+    a, b = corpus.ops.band_edges(key, valid)
     same = np.ones(len(a), np.bool_)
     for name in ("content_lo", "content_hi", "bytes"):
         values = corpus.column(name)
         same &= values[a] == values[b]
-    exact = Components(len(corpus))
+    exact = corpus.ops.Components(len(corpus))
     if not same.all():  # two different contents share 64 bits: compare every pair of those buckets
         lo = corpus.column("content_lo")
         for bucket in np.unique(key[a[~same]]):
@@ -158,7 +161,7 @@ def bucketed(corpus: Corpus) -> Array:
     return (corpus.column("n_shingles", np.int64) > 0) & ~corpus.train_only_N
 
 
-def connect_bands(corpus: Corpus, fuzzy: Fuzzy, components: Components) -> int:
+def connect_bands(corpus: Corpus, fuzzy: Fuzzy, components: Any) -> int:
     """Connect every pair of documents that shares a bucket (and passes `verify` against each other); returns the pairs."""
     valid = bucketed(corpus)
     pairs = 0
@@ -169,7 +172,7 @@ def connect_bands(corpus: Corpus, fuzzy: Fuzzy, components: Components) -> int:
         return pairs
     by_content = np.lexsort((corpus.column("content_hi"), corpus.column("content_lo")))
     for b in range(fuzzy.bands.num_bands):
-        x, y = _pairs_to_verify(corpus.column(band_column(b)), valid, by_content)
+        x, y = _pairs_to_verify(corpus, corpus.column(band_column(b)), valid, by_content)
         pairs += len(x)
         label_N = components.labels()
         new = label_N[x] != label_N[y]  # the others would connect nothing
@@ -179,13 +182,13 @@ def connect_bands(corpus: Corpus, fuzzy: Fuzzy, components: Components) -> int:
     return pairs
 
 
-def _pairs_to_verify(hash_N: Array, valid: Array, by_content: Array) -> tuple[Array, Array]:
+def _pairs_to_verify(corpus: Corpus, hash_N: Array, valid: Array, by_content: Array) -> tuple[Array, Array]:
     """Candidate pairs of one band where a pair may fail: neighbours in a bucket, and everyone with its first document.
 
     Buckets are in order of content, not of place, so that the pairs do not depend on where documents lie.
     """
-    a, b = band_edges(hash_N[by_content], valid[by_content])
-    chain = Components(len(hash_N))
+    a, b = corpus.ops.band_edges(hash_N[by_content], valid[by_content])
+    chain = corpus.ops.Components(len(hash_N))
     chain.add_edges(a, b)
     first = chain.labels()[b]
     far = first != a

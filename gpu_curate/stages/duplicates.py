@@ -18,6 +18,7 @@ from gpu_curate import dedup, lsh
 from gpu_curate.config import Config
 from gpu_curate.document import MAX_FILES, ROW_BITS, TextColumn
 from gpu_curate.errors import ConfigError
+from gpu_curate.ops import components as components_ops
 from gpu_curate.ops.components import Components, band_edges
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.partition_text import host_text
@@ -149,6 +150,8 @@ def _table(corpus: RunCorpus, found: dedup.Clusters, jaccard: np.ndarray) -> pa.
 
 class RunCorpus:
     """A `dedup.Corpus` of a run's files: all documents in increasing doc_id, the sources', then those of the reference sets."""
+
+    ops = components_ops
 
     def __init__(self, context: Context):
         self.context = context

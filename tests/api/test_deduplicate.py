@@ -251,13 +251,12 @@ def test_no_submodule_has_the_name_of_something_offered():
         _ = gc.dedupe
 
 
-def test_a_thousand_texts_are_answered_without_compiling_the_signatures():
+def test_a_thousand_texts_are_answered_without_loading_a_compiler():
     code = (
         "import sys, gpu_curate as gc\n"
         "texts = [' '.join(f'w{i * j % 997}' for j in range(150)) for i in range(1000)]\n"
         "assert gc.deduplicate(texts + texts[:10]).keep.sum() <= 1000\n"
-        "assert 'gpu_curate.ops.minhash.cpu' not in sys.modules\n"
-        "assert not {'pandas', 'pydantic', 'rich'} & set(sys.modules)\n"
+        "assert not {'numba', 'pandas', 'pydantic', 'rich'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -210,3 +210,23 @@ def test_bands_of_another_length_or_type_are_refused():
         band_edges(np.zeros(3, np.uint64), np.zeros(2, np.bool_))
     with pytest.raises(InputError, match="-1 documents"):
         Components(-1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 6), max_size=24), st.integers(1, 3), st.randoms(use_true_random=False))
+def test_the_plain_components_are_the_same(values, bands, rng):
+    from gpu_curate.ops.components import plain
+
+    n = len(values)
+    fast, slow = Components(n), plain.Components(n)
+    for _ in range(bands):
+        rng.shuffle(values)
+        hash_N = np.array(values, np.uint64) << np.uint64(60)
+        valid_N = np.array([rng.random() < 0.8 for _ in values], np.bool_)
+        for a, b in zip(band_edges(hash_N, valid_N), plain.band_edges(hash_N, valid_N), strict=True):
+            assert a.tolist() == b.tolist()
+        assert fast.add_band(hash_N, valid_N) == slow.add_band(hash_N, valid_N)
+    if n:
+        a, b = np.array([rng.randrange(n)]), np.array([rng.randrange(n)])
+        assert fast.add_edges(a, b) == slow.add_edges(a, b)
+    assert fast.labels().tolist() == slow.labels().tolist()
