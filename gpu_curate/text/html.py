@@ -239,9 +239,9 @@ class Limits(NamedTuple):
 # 1.3 s, 10,000 take 8 s, 20,000 take 40 s.
 MAX_INLINE_RUN = 5_000
 
-# Attributes of one element. libxml2 compares each with all before it: 80,000 take 17 s. With this bound a page of 4 MB of
-# nothing but attributes takes as long as one of ordinary text. A quote that is missing turns words into attributes, some
-# hundred at most.
+# Attributes of one element. libxml2 compares each with all before it: 80,000 take 17 s. With this bound a page of 4 MB whose
+# elements have 999 each takes 3.6 s by trafilatura, 1.0 s by resiliparse (one of ordinary text: 1.4 s, 0.1 s). A quote that is
+# missing turns words into attributes, some hundred at most.
 MAX_ATTRIBUTES = 1_000
 
 
