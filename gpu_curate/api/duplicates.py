@@ -80,7 +80,7 @@ def deduplicate(
         ConfigError: a value out of range. InputError: no texts, or numbers or groups of another length.
     Memory: beside the texts, 70 + 8 * num_bands bytes a text that the result holds, and 40 more while it works: 2.2 GB for
         10 million texts (216 bytes a text were measured at a million). verify="signature" adds 4 * num_bands *
-        rows_per_band bytes a text while it works, verify="exact" the texts that are compared at a time, at most 1 GB, and on
+        rows_per_band bytes a text while it works, verify="exact" the texts that are compared at a time, about 1 GB at most by arithmetic, and on
         disk 8 bytes a shingle of those that share buckets.
     Time: 1,000 texts take 0.5 s from the start of Python, for nothing is compiled for up to 8,192 texts of 1 MiB; then 80 to
         100 MB/s on one core, after 1 s of loading (once on a machine: 5 s of compiling).
@@ -198,7 +198,7 @@ class Duplicates:
         """What was dropped, and for whom.
 
         Args:
-            jaccard: measure the exact similarity of each pair (30 us a pair of 500 words).
+            jaccard: measure the exact similarity of each pair.
         Returns:
             text, survivor, reference int64 (null where it is the other), kind; with `jaccard` also jaccard float64, 1.0
             for equal texts.

@@ -36,7 +36,7 @@ def score(
     Raises:
         ConfigError: no such column. InputError: no texts.
     Memory: about 300 bytes a text for the result, and some MiB while it works.
-    Time: 100 to 200 MB/s a core; the first call on a machine compiles for about 10 s, the first in a process loads for 0.5 s.
+    Time: the first call on a machine compiles the kernel, the first in a process loads it.
     """
     from gpu_curate.ops.text_stats import STOP_WORDS, text_stats
     from gpu_curate.quality import scores

@@ -38,7 +38,7 @@ def normalize(
         large_string of N, on the host, without nulls: a null is an empty text. Normalising again changes nothing.
     Raises:
         ConfigError: no such form. InputError: no texts, or bytes that are not UTF-8.
-    Memory: that of the result, and some MiB. Time: 200 to 800 MB/s a core.
+    Memory: that of the result, and some MiB.
     """
     from gpu_curate.config.load import parse_section
     from gpu_curate.text.normalize import normalizer
@@ -285,7 +285,7 @@ def tokenize(
         Tokenized, on the host.
     Raises:
         ConfigError: no such tokenizer, token or library. InputError: a text that cannot be encoded, by its position.
-    Memory: twice the ids. Time: 10 to 90 MB/s; the first call of a process proves the library on the probe texts: 1 s.
+    Memory: twice the ids. Time: the first call of a process proves the library on the probe texts.
     """
     from gpu_curate.config.load import parse_section
     from gpu_curate.tokenizer import load

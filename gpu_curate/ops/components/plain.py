@@ -1,6 +1,6 @@
 """`band_edges` and `Components` in NumPy and Python, for few documents: nothing is compiled or loaded.
 
-The definition as a user of NumPy would write it: 1 us an edge, where the twins take 5 ns after 0.3 s of loading.
+The definition as a user of NumPy would write it, a Python step an edge.
 """
 
 from __future__ import annotations
