@@ -9,12 +9,10 @@
 Importing the package reads no file, looks for no device and imports no library; a name below does when it is first used.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
+# No import runs here: under `python -m gpu_curate` the current folder still stands first among the places of modules.
 __version__ = "0.2.0"
 
+TYPE_CHECKING = False  # type checkers take it for true by its name
 if TYPE_CHECKING:
     from gpu_curate.api.duplicates import Duplicates, deduplicate
     from gpu_curate.api.runs import Run, open_run, run
@@ -78,13 +76,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"{__name__}.{module}"), name)
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 

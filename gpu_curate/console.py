@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -157,10 +158,11 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class _Rows(Table):
-    """A table of plain text: no markup in a name, and nothing that a terminal would obey."""
+    """A table of plain text: no markup in a name, and nothing that a terminal would obey. Cells are strings, since those
+    keep to their column's rules of wrapping."""
 
     def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(*(Text(one(cell)) for cell in cells), **options)
+        super().add_row(*(escape(one(cell)) for cell in cells), **options)
 
 
 def _table(*columns: str, spare: tuple[str, ...] = ()) -> Table:
@@ -188,6 +190,8 @@ def _fit(table: Table, console: Console) -> Table:
         elif spare:
             name = spare.pop(0)
             table.columns = [c for c in table.columns if str(c.header).replace("\n", " ") != name]
+            for i, column in enumerate(table.columns):
+                column._index = i  # by it rich tells the last column, which has no blank on its right
         else:
             break
     return table
@@ -195,7 +199,7 @@ def _fit(table: Table, console: Console) -> Table:
 
 def _show(*tables: Table) -> None:
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit() else 120
-    console = Console(width=width, highlight=False)
+    console = Console(width=width, highlight=False, emoji=False)
     for table in tables:
         console.print(_fit(table, console))
         console.print()

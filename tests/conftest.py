@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from places import SHARED
 
+os.environ.pop(
+    "COLUMNS", None
+)  # set by those that run tests in several processes; tests of narrow output set their own
+
 
 @pytest.fixture
 def shared_data():

@@ -322,3 +322,16 @@ def test_ctrl_c_pressed_again_ends_with_the_last_words_and_no_traceback(inputs, 
     assert "Traceback" not in errors, errors
     assert out.count("stopped; finished partitions are kept in") == 1
     assert out.count("to go on: gpu-curate run") == 1
+
+
+def test_a_table_that_goes_without_a_column_cuts_no_number():
+    from rich.console import Console
+
+    from gpu_curate.console import _fit, _table
+
+    table = _table("box", "folder", "MB/s", "left", spare=("folder",))
+    table.add_row("scores", "scores-0123456789ab", "45.6", "1:01:00")
+    console = Console(width=26, highlight=False)
+    with console.capture() as captured:
+        console.print(_fit(table, console))
+    assert captured.get().split() == ["box", "MB/s", "left", "scores", "45.6", "1:01:00"]
