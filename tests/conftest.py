@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
+from corpora import document
 from places import SHARED
 
 os.environ.pop(
@@ -34,3 +36,14 @@ def soak_cases():
         return whole if os.environ.get("GPU_CURATE_SOAK") else sample
 
     return count
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    """Path of a byte-level BPE of 400 entries over the words of `corpora.document`, made once a file."""
+    from gpu_curate.tokenizer import train
+
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    rng = random.Random(0)
+    train([document(rng) for _ in range(20)], 400, "<|endoftext|>", path)
+    return path

@@ -25,15 +25,6 @@ from gpu_curate.runs.planning import make_plan
 from gpu_curate.shards_check import verify
 from gpu_curate.store import run_directory
 from gpu_curate.store.files import read_json
-from gpu_curate.tokenizer import train
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    rng = random.Random(0)
-    train([document(rng) for _ in range(20)], 400, "<|endoftext|>", path)
-    return path
 
 
 @pytest.fixture

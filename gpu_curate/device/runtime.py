@@ -144,7 +144,7 @@ def in_batches(
     """
     device = device or cuda()
     try:
-        return tuple(_to_host(a) for a in run(text))
+        return tuple(to_host(a) for a in run(text))
     except device.out_of_memory as e:
         device.release()
         if len(text) <= 1:
@@ -159,10 +159,11 @@ def in_batches(
 
 def _middle(text: TextColumn) -> int:
     """Document number that halves the bytes and leaves at least one document on either side."""
-    offsets = _to_host(text.offsets)
+    offsets = to_host(text.offsets)
     half = (int(offsets[0]) + int(offsets[-1])) // 2
     return min(max(int(np.searchsorted(offsets, half)), 1), len(text) - 1)
 
 
-def _to_host(array: Any) -> np.ndarray:
+def to_host(array: Any) -> np.ndarray:
+    """The array on the host."""
     return array.get() if is_cupy(array) else array

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_curate.device.runtime import Device, to_device
+from gpu_curate.device.runtime import Device, to_device, to_host
 from gpu_curate.document import TextColumn, is_cupy
 from gpu_curate.ops import twin as twin_of
 from gpu_curate.ops.bands import BandSpec
@@ -211,11 +211,6 @@ def first_difference(got: Arrays, expected: Arrays) -> str | None:
             at = tuple(int(i) for i in np.argwhere(have != want)[0])
             return f"{name} at {at}: {have[at]} instead of {want[at]}"
     return None
-
-
-def to_host(array: Any) -> np.ndarray:
-    """The array on the host."""
-    return array.get() if is_cupy(array) else array
 
 
 def _contiguous(array: Any) -> Any:

@@ -31,10 +31,10 @@ import pyarrow.parquet as pq
 from gpu_curate import __version__
 from gpu_curate.config import Config
 from gpu_curate.device import backend
-from gpu_curate.device.runtime import Device, to_device
+from gpu_curate.device.runtime import Device, to_device, to_host
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, DeviceError, FatalError, install
-from gpu_curate.ops.catalogue import OPS, Inputs, to_host
+from gpu_curate.ops.catalogue import OPS, Inputs
 from gpu_curate.runs.engines import LocalEngine, default_workers
 from gpu_curate.stages import Context
 from gpu_curate.stages.contamination import benchmarks, index_of

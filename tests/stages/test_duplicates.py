@@ -19,18 +19,9 @@ from gpu_curate import config
 from gpu_curate.errors import ConfigError
 from gpu_curate.runs import pipeline
 from gpu_curate.store.files import read_json
-from gpu_curate.tokenizer import train
 
 SHINGLE, BANDS, ROWS, SEED = 2, 12, 2, 42
 LSH = {"shingle_words": SHINGLE, "num_bands": BANDS, "rows_per_band": ROWS, "seed": SEED}
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    rng = random.Random(0)
-    train([document(rng) for _ in range(20)], 400, "<|endoftext|>", path)
-    return path
 
 
 def execute(folder, tokenizer, rows, fuzzy, **keys):

@@ -18,15 +18,6 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.runs import pipeline
 from gpu_curate.stages.reference_sets import items
 from gpu_curate.store.files import read_json
-from gpu_curate.tokenizer import train
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
-    rng = random.Random(0)
-    train([document(rng) for _ in range(20)], 400, "<|endoftext|>", path)
-    return path
 
 
 def jsonl(path, rows):
