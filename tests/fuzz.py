@@ -134,7 +134,7 @@ def seeds(kind):
 def read_case(kind, folder, name, data):
     from gpu_curate import config, guard
     from gpu_curate.sources import Record, Reject, Skip
-    from gpu_curate.stages.documents import find_files, make_reader
+    from gpu_curate.stages.documents.listing import find_files, make_reader
 
     for other, content in seeds(kind).items():
         path = folder / other

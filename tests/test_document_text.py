@@ -34,7 +34,7 @@ from gpu_curate.runs.planning import make_plan
 from gpu_curate.sources import Split
 from gpu_curate.stages import Context
 from gpu_curate.stages import partition_text as document_text
-from gpu_curate.stages.documents import Documents
+from gpu_curate.stages.documents.stage import Documents
 from gpu_curate.stages.partition_text import device_text, host_text, read_origin, without_effect
 from gpu_curate.store.files import read_json
 

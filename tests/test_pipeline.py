@@ -392,7 +392,7 @@ def test_a_run_inside_what_it_reads_is_refused(tmp_path, tokenizer, pattern):
 
 
 def test_a_file_that_changes_while_it_is_read_stops_the_run_and_is_read_anew(tmp_path, tokenizer, monkeypatch):
-    from gpu_curate.stages.documents import Documents
+    from gpu_curate.stages.documents.stage import Documents
 
     path = jsonl(tmp_path / "a.jsonl", ["first about ferries", "second about lamps"])
     original = Documents.run
@@ -411,7 +411,7 @@ def test_a_file_that_changes_while_it_is_read_stops_the_run_and_is_read_anew(tmp
 
 
 def test_a_network_that_fails_when_all_is_read_costs_nothing_that_was_read(tmp_path, tokenizer, monkeypatch):
-    from gpu_curate.stages import documents
+    from gpu_curate.stages.documents import stage as documents
 
     path = jsonl(tmp_path / "a.jsonl", ["first about ferries", "second about lamps"])
     real, calls = documents.inventory, []

@@ -13,7 +13,7 @@ from gpu_curate.report.reasons import ordered
 from gpu_curate.report.suits import rule_warnings
 from gpu_curate.sources.listing import passed_over_sentence
 from gpu_curate.stages import Context
-from gpu_curate.stages.documents import PASSED_OVER
+from gpu_curate.stages.documents.schema import PASSED_OVER
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.tokens import MUCH_UNKNOWN, unknown_share
 from gpu_curate.store.files import read_columns, read_json
@@ -382,7 +382,7 @@ def _markup(context: Context) -> dict[str, dict[str, int]]:
 
     The sample is the first documents of the first partitions, a MiB of markup at most.
     """
-    from gpu_curate.stages.documents import MARKUP_SAMPLE_CHARS, MARKUP_SUFFIX
+    from gpu_curate.stages.documents.schema import MARKUP_SAMPLE_CHARS, MARKUP_SUFFIX
     from gpu_curate.stages.tokens import open_encoder
 
     found: dict[str, Counter[str]] = defaultdict(Counter)

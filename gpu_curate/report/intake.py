@@ -8,7 +8,7 @@ from typing import Any
 from gpu_curate.config import Config, SourceBase
 from gpu_curate.report.markup import Html, count, table, tag
 from gpu_curate.stages import Context
-from gpu_curate.stages.documents import FILES
+from gpu_curate.stages.documents.schema import FILES
 from gpu_curate.stages.rejects import add_kinds, place_of
 from gpu_curate.store.files import read_json
 

@@ -354,7 +354,7 @@ def _check_columns(config: Config, documents: Box) -> list[str]:
         ConfigError: columns that the recipe names are not there.
     """
     from gpu_curate.stages.columns import check_sources
-    from gpu_curate.stages.documents import inventory
+    from gpu_curate.stages.documents.listing import inventory
 
     return [] if documents.parts() else check_sources(config, inventory(config))[1]
 

@@ -12,7 +12,8 @@ from gpu_curate.device import backend
 from gpu_curate.runs.engines import default_workers
 from gpu_curate.runs.pipeline import active_stages, check_run_directory, fingerprints, folders, pinned
 from gpu_curate.stages.columns import check_sources
-from gpu_curate.stages.documents import listings, read_tasks, refers
+from gpu_curate.stages.documents.listing import listings
+from gpu_curate.stages.documents.tasks import read_tasks, refers
 from gpu_curate.stages.partition_text import without_effect
 from gpu_curate.stages.reference_sets import reference_listings
 from gpu_curate.stages.tokens import PROOFS

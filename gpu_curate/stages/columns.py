@@ -95,7 +95,7 @@ def check_columns(
 
 def check_sources(config: Config, files: list[list[File]]) -> tuple[list[Seen | None], list[str]]:
     """`check_columns` of a recipe."""
-    from gpu_curate.stages.documents import make_reader
+    from gpu_curate.stages.documents.listing import make_reader
 
     return check_columns(config.sources, map(make_reader, config.sources), files)
 

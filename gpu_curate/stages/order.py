@@ -11,7 +11,7 @@ def all_stages() -> list[Stage]:
     """Every stage, in the order of the data flow."""
     from gpu_curate.stages.contamination import Contamination
     from gpu_curate.stages.decisions import Decisions
-    from gpu_curate.stages.documents import Documents
+    from gpu_curate.stages.documents.stage import Documents
     from gpu_curate.stages.duplicates import Duplicates
     from gpu_curate.stages.reference_sets import References, ReferenceSignatures
     from gpu_curate.stages.scores import Scores

@@ -27,7 +27,7 @@ from gpu_curate.sources.files import find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
 from gpu_curate.sources.listing import File, Listing, is_hidden
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.documents import PASSED_OVER, SCHEMA
+from gpu_curate.stages.documents.schema import PASSED_OVER, SCHEMA
 from gpu_curate.stages.signatures import Signatures
 from gpu_curate.store.files import write_json, write_table
 

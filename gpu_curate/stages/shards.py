@@ -33,7 +33,7 @@ from gpu_curate.formats import FORMATS
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.privacy import published
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.documents import FILES
+from gpu_curate.stages.documents.schema import FILES
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.tokens import check_unknown, lengths, open_encoder
 from gpu_curate.store.files import publish, read_json, write_json

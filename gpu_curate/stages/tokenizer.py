@@ -121,7 +121,7 @@ def train_from_files(
     from gpu_curate.sources.jsonl import JsonlReader
     from gpu_curate.sources.parquet import ParquetReader
     from gpu_curate.stages.columns import check_columns
-    from gpu_curate.stages.documents import make_reader
+    from gpu_curate.stages.documents.listing import make_reader
     from gpu_curate.stages.rejects import place_of
     from gpu_curate.text.normalize import well_formed
     from gpu_curate.tokenizer import train

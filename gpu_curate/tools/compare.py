@@ -38,7 +38,7 @@ from gpu_curate.ops.catalogue import OPS, Inputs
 from gpu_curate.runs.engines import LocalEngine, default_workers
 from gpu_curate.stages import Context
 from gpu_curate.stages.contamination import benchmarks, index_of
-from gpu_curate.stages.documents import Documents
+from gpu_curate.stages.documents.stage import Documents
 from gpu_curate.stages.partition_text import host_text
 from gpu_curate.stages.reference_sets import References
 from gpu_curate.stages.signatures import band_spec, minhash_spec, scope_keys

@@ -25,7 +25,7 @@ from gpu_curate.report.reasons import NOT_DRAWN
 from gpu_curate.runs.engines import default_workers, make_engine
 from gpu_curate.stages import Context
 from gpu_curate.stages.decisions import BITS, ORDER
-from gpu_curate.stages.documents import SCHEMA
+from gpu_curate.stages.documents.schema import SCHEMA
 from gpu_curate.stages.duplicates import CLUSTERS, read_clusters
 from gpu_curate.stages.partition_text import host_text
 from gpu_curate.store.artifact import Box

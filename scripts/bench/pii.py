@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_curate.config import Normalize, Pii
-from gpu_curate.stages.documents import _SCRUB_BYTES
+from gpu_curate.stages.documents.writing import _SCRUB_BYTES
 from gpu_curate.text.normalize import normalize
 from gpu_curate.text.pii import PiiScanner
 from gpu_curate.text.pii.spans import PLACEHOLDERS

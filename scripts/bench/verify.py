@@ -22,7 +22,7 @@ from gpu_curate import config
 from gpu_curate.document import TextColumn
 from gpu_curate.ops.minhash import MinHashSpec, jaccard_exact, shingles
 from gpu_curate.stages import Context
-from gpu_curate.stages.documents import Documents
+from gpu_curate.stages.documents.stage import Documents
 from gpu_curate.stages.duplicates import Duplicates
 from gpu_curate.stages.signatures import Signatures
 

@@ -24,7 +24,7 @@ from gpu_curate.sources import Record, Reject, footers
 from gpu_curate.sources.huggingface import HuggingFaceReader
 from gpu_curate.sources.parquet import ParquetReader
 from gpu_curate.stages.columns import check_columns
-from gpu_curate.stages.documents import find_files
+from gpu_curate.stages.documents.listing import find_files
 from gpu_curate.stages.reference_sets import items
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train

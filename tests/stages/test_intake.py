@@ -563,7 +563,7 @@ def test_the_columns_that_a_format_gives_are_those_it_names(tmp_path):
     from sources.test_warc import page
     from sources.test_wikipedia import PAGES, dump
 
-    from gpu_curate.stages.documents import make_reader
+    from gpu_curate.stages.documents.listing import make_reader
 
     (tmp_path / "a.warc").write_bytes(page())
     (tmp_path / "a.xml").write_text(dump(PAGES[:5]))

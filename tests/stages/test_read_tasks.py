@@ -12,7 +12,8 @@ import pytest
 from gpu_curate import guard
 from gpu_curate.config import Config
 from gpu_curate.errors import MAX_ATTEMPTS, FatalError, RetryableError
-from gpu_curate.stages.documents import inventory, read_tasks
+from gpu_curate.stages.documents.listing import inventory
+from gpu_curate.stages.documents.tasks import read_tasks
 
 
 @pytest.fixture

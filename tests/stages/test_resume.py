@@ -28,7 +28,7 @@ from gpu_curate.runs import pipeline
 from gpu_curate.sources import Record
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.sources.wikipedia import WikipediaReader
-from gpu_curate.stages import documents
+from gpu_curate.stages.documents import writing
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
@@ -124,7 +124,7 @@ class Flushes:
 
     def __init__(self, monkeypatch, fail_at=0):
         self.count, self.fail_at = 0, fail_at
-        flush = documents.PartitionWriter._flush
+        flush = writing.PartitionWriter._flush
 
         def counted(writer, place):
             self.count += 1
@@ -132,7 +132,7 @@ class Flushes:
                 raise FatalError("planted")
             flush(writer, place)
 
-        monkeypatch.setattr(documents.PartitionWriter, "_flush", counted)
+        monkeypatch.setattr(writing.PartitionWriter, "_flush", counted)
 
 
 KINDS = ["jsonl.gz", "max_documents", "max_bytes", "wikipedia", "warc"]
@@ -227,12 +227,12 @@ def test_a_kill_late_in_a_file_of_many_partitions_costs_one_of_them(tmp_path, to
     # the worker waits before its last partition but one, to be killed there
     (tmp_path / "sitecustomize.py").write_text(
         "import os, time\n"
-        "from gpu_curate.stages import documents\n"
-        "flush = documents.PartitionWriter._flush\n"
+        "from gpu_curate.stages.documents import writing\n"
+        "flush = writing.PartitionWriter._flush\n"
         "def slow(self, place):\n"
         f"    if len(self._written) == {total - 2}: time.sleep(60)\n"
         "    flush(self, place)\n"
-        "documents.PartitionWriter._flush = slow\n"
+        "writing.PartitionWriter._flush = slow\n"
     )
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "gpu_curate.cli", "run", str(tmp_path / "r.yaml"), "--out", str(run)]

@@ -1,0 +1,62 @@
+"""The files of every source, and the readers of them."""
+
+from __future__ import annotations
+
+from gpu_curate import guard
+from gpu_curate.config import Config, SourceBase
+from gpu_curate.document import MAX_FILES
+from gpu_curate.errors import ConfigError
+from gpu_curate.sources import Reader
+from gpu_curate.sources.files import find
+from gpu_curate.sources.listing import File, Listing
+
+
+def make_reader(source: SourceBase) -> Reader:
+    """The reader of a source's type."""
+    match source.type:  # type: ignore[attr-defined]
+        case "parquet":
+            from gpu_curate.sources.parquet import ParquetReader as Kind
+        case "jsonl":
+            from gpu_curate.sources.jsonl import JsonlReader as Kind
+        case "text":
+            from gpu_curate.sources.text import TextReader as Kind
+        case "wikipedia":
+            from gpu_curate.sources.wikipedia import WikipediaReader as Kind
+        case "warc":
+            from gpu_curate.sources.warc import WarcReader as Kind
+        case _:
+            from gpu_curate.sources.huggingface import HuggingFaceReader as Kind
+    return Kind(source)  # type: ignore[arg-type]
+
+
+def find_files(source: SourceBase, reader: Reader) -> Listing:
+    """The files of a source in order, and what is passed over. Raises: ConfigError."""
+    try:
+        return _find_files(source, reader)
+    except BaseException as e:
+        reason = guard.refusal(e)
+        raise ConfigError(f"source {source.name}: its files cannot be listed: {reason}") from e
+
+
+def _find_files(source: SourceBase, reader: Reader) -> Listing:
+    own = getattr(reader, "files", None)  # a data set by name knows its files itself
+    if own is not None:
+        return own()
+    key, suffixes = f"source {source.name}: path", reader.suffixes  # type: ignore[attr-defined]
+    return find(source.paths, suffixes, source.storage_options, key, source.follow_links, source.hidden_files)
+
+
+def inventory(config: Config) -> list[list[File]]:
+    """The files of every source. Raises: ConfigError: one is missing, or there are too many."""
+    return [listing.files for listing in listings(config)]
+
+
+def listings(config: Config) -> list[Listing]:
+    """As `inventory`, with what every source passes over."""
+    found = [find_files(s, make_reader(s)) for s in config.sources]
+    files = [listing.files for listing in found]
+    if sum(map(len, files)) > MAX_FILES:
+        raise ConfigError(
+            f"{sum(map(len, files))} input files; a doc_id holds {MAX_FILES}", "pack them into fewer files"
+        )
+    return found

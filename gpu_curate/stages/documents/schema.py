@@ -1,0 +1,22 @@
+"""What documents/ holds: columns, and the files beside the partitions."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+# what documents/ always has; `keep_columns` follow as strings
+SCHEMA = pa.schema(
+    [
+        ("doc_id", pa.int64()),
+        ("text", pa.large_string()),
+        ("source", pa.dictionary(pa.int32(), pa.string())),
+        ("path", pa.dictionary(pa.int32(), pa.string())),
+        ("row", pa.int64()),
+        ("group", pa.dictionary(pa.int32(), pa.string())),
+    ]
+)
+TASKS = ".tasks.json"  # in documents/: what its tasks read, so that a run that goes on opens no file again to cut it
+FILES = ".files.json"  # in documents/: file number → source, path, size, records where the file says how many
+PASSED_OVER = ".passed_over.json"  # in documents/ and references/: source → what its patterns hold and is not read
+MARKUP_SUFFIX = ".markup.json"  # [markup, text] of the first documents of a partition that were extracted from markup
+MARKUP_SAMPLE_CHARS = 1 << 16

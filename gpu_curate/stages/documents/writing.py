@@ -1,0 +1,298 @@
+"""Items become partitions: normalised, scrubbed, numbered, counted, written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from gpu_curate import guard
+from gpu_curate.config import SourceBase
+from gpu_curate.document import doc_id
+from gpu_curate.errors import FatalError, InputError
+from gpu_curate.sources import Record, Reject, Skip
+from gpu_curate.stages import Context, Stopwatch
+from gpu_curate.stages.documents.counts import Counts
+from gpu_curate.stages.documents.reading import Place
+from gpu_curate.stages.documents.schema import MARKUP_SAMPLE_CHARS, MARKUP_SUFFIX, SCHEMA
+from gpu_curate.stages.documents.tasks import Piece
+from gpu_curate.stages.partition_text import OriginWriter
+from gpu_curate.stages.rejects import place_of, write_reject
+from gpu_curate.store.files import publish, write_json, write_table
+
+_SCRUB_BYTES = 1 << 18  # texts that are searched for personal data in one call; four times as much is no faster
+_SCRUB_ITEMS = 1 << 14
+MAX_TEXT_BYTES = (1 << 31) - 1  # of a document: int32 offsets in a string column, and in the kernels' statistics
+
+
+class _Waiting(NamedTuple):
+    """An item between the reader and its partition."""
+
+    place: Place
+    piece: Piece
+    item: Record | Reject | Skip
+    text: bytes  # of a record: normalised
+
+
+class PartitionWriter:
+    """Puts the items of one read task into partitions, each with a receipt as soon as it is whole.
+
+    The first partition has the task's name; more text than `partition_bytes` goes on in `NAME-001`, `NAME-002`, ... A receipt
+    counts what became of the items from its partition's first on, and says at which place the next one begins; so a task
+    that was killed goes on there. The receipt of the first appears last and lists the others: it says that the task is
+    whole. Until then it is an open one.
+
+    Args:
+        by_reference: the partitions refer to the source's texts.
+    """
+
+    def __init__(self, context: Context, box: str, part: str, source: SourceBase, by_reference: bool = False):
+        from gpu_curate.sources.parquet import scalar_text
+        from gpu_curate.text.normalize import normalizer
+
+        config = context.config
+        self._scalar_text = scalar_text
+        self._names = source.kept
+        self._not_own = {*SCHEMA.names, *source.kept.values()}  # columns of a record that keep their name nowhere
+        self._box, self._part, self._source = context.box(box), part, source
+        self._rejects_box = context.box("rejects") if context.has("rejects") else None
+        self._limit, self._strict = config.run.partition_bytes, config.run.strict
+        self._origin_of = source if by_reference else None
+        self._normalize = normalizer(config.normalize)
+        pii = config.pii
+        self._pii: Any = None
+        if any(v in ("count", "replace") for v in pii.model_dump().values()):
+            from gpu_curate.text.pii import PiiScanner
+
+            self._pii = PiiScanner(pii)
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._written: list[str] = []  # partitions that are whole
+        self._start: Place | None = Place(0, 0, 0, 0)
+        self.moved = False  # the partition that comes next is there already: nothing more is taken before `begin`
+        self._stack = contextlib.ExitStack()
+        self._reset()
+        if self._box.open_receipt(part) is not None:
+            self._written.append(part)
+            self._catch_up()
+
+    def __enter__(self) -> PartitionWriter:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self._stack.__exit__(kind, value, traceback)
+
+    def _reset(self) -> None:
+        self._rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+        self._kept: dict[str, list[str | None]] = {}
+        self._origin = None if self._origin_of is None else OriginWriter(self._origin_of)
+        self._bytes = 0
+        self._counts = Counts()
+        self._markup_sample: list[tuple[str, str]] = []
+        self._sampled_chars = 0
+        self._rejects: Path | None = None
+        self._open_rejects: Any = None
+        self._watch = Stopwatch()
+
+    def _name(self, number: int) -> str:
+        """Of the partition that `number` others of the task precede."""
+        return self._part if number == 0 else f"{self._part}-{number:03d}"
+
+    def begin(self) -> Place | None:
+        """Where reading (re)starts; None: all is written."""
+        self.moved = False
+        return self._start
+
+    def _catch_up(self) -> None:
+        """Pass over the partitions that are there behind the last one written."""
+        receipt = self._box.open_receipt(self._written[-1])
+        while receipt is not None:
+            self._start = receipt["next"] and Place(*receipt["next"])
+            if self._start is None:
+                return
+            receipt = self._box.receipt(self._name(len(self._written)))
+            if receipt is not None:
+                self._written.append(receipt["part"])
+
+    def take(self, place: Place, piece: Piece, item: Record | Reject | Skip) -> None:
+        """Put the next item where it belongs."""
+        text = b""
+        if isinstance(item, Record):
+            try:
+                text = self._normalize(item.text)
+            except BaseException as e:
+                item = Reject(item.row, None, f"normalize: {guard.refusal(e)}", guard.head(item.text))
+        if self._pii is None or not (self._waiting or isinstance(item, Record)):
+            self._settle(place, piece, item, text)
+            return
+        self._waiting.append(_Waiting(place, piece, item, text))
+        self._waiting_bytes += len(text)
+        if self._waiting_bytes >= _SCRUB_BYTES or len(self._waiting) >= _SCRUB_ITEMS:
+            self._scrub()
+
+    def _scrub(self) -> None:
+        """Settle what waits, without personal data."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        records = [n for n, w in enumerate(waiting) if isinstance(w.item, Record)]
+        scrubbed = self._scrubbed([waiting[n].text for n in records])
+        texts = dict(zip(records, scrubbed, strict=True))
+        for number, entry in enumerate(waiting):
+            found = texts.get(number)
+            if isinstance(found, str):
+                reject = Reject(entry.item.row, None, f"pii: {found}", guard.head(entry.text))  # type: ignore[union-attr]
+                self._settle(entry.place, entry.piece, reject, b"")
+            elif found is not None:
+                self._settle(entry.place, entry.piece, entry.item, found[0], found[1], entry.text)
+            else:
+                self._settle(*entry)
+            if self.moved:
+                return
+
+    def _scrubbed(self, texts: list[bytes]) -> list[tuple[bytes, list[Any]] | str]:
+        """Of each text: itself without personal data and the spans of it, or why the scanner could not take it."""
+        try:
+            done = self._pii.scrub_all(texts)
+            return [(text, done.spans.get(i, [])) for i, text in enumerate(done.texts)]
+        except BaseException as e:
+            reason = guard.refusal(e)
+        if len(texts) == 1:
+            return [reason]
+        return [one for text in texts for one in self._scrubbed([text])]
+
+    def _settle(
+        self,
+        place: Place,
+        piece: Piece,
+        item: Record | Reject | Skip,
+        text: bytes,
+        spans: Sequence[Any] = (),
+        original: bytes = b"",
+    ) -> None:
+        """Count an item, and put a record into the partition."""
+        if isinstance(item, Reject):
+            self._reject(item, piece)
+            return
+        path = piece.split.path
+        if isinstance(item, Skip):
+            self._counts.skip(item, path, self._source.name)
+            return
+        try:
+            if len(text) > MAX_TEXT_BYTES:
+                raise InputError(f"a text of {len(text)} bytes: at most {MAX_TEXT_BYTES} fit")
+            number = doc_id(piece.file_number, item.row)
+            group, columns = self._values(item.columns) if item.columns else (None, {})
+            markup = None if item.markup is None else (item.markup, text.decode("utf-8"))
+        except BaseException as e:
+            self._reject(Reject(item.row, None, guard.refusal(e), guard.head(text)), piece)
+            return
+        if self._bytes + len(text) > self._limit and self._rows["doc_id"]:
+            self._flush(place)
+            if self.moved:  # this one is there, too
+                return
+        rows = self._rows
+        rows["doc_id"].append(number)
+        if self._origin is None:
+            rows["text"].append(text)
+        else:
+            self._origin.add(text, piece.split)
+        rows["source"].append(self._source.name)
+        rows["path"].append(path)
+        rows["row"].append(item.row)
+        rows["group"].append(group)
+        if columns.keys() != self._kept.keys():
+            for name in columns:
+                if name not in self._kept:
+                    self._kept[name] = [None] * (len(rows["doc_id"]) - 1)
+        for name, values in self._kept.items():
+            values.append(columns.get(name))
+        self._bytes += len(text)
+        if markup is not None:
+            self._sample(*markup)
+        self._counts.document(path, item.charset_evidence)
+        if spans:
+            self._counts.personal(spans, original)
+
+    def _values(self, columns: Mapping[str, Any]) -> tuple[str | None, dict[str, str | None]]:
+        """Group and kept columns of a document, as text."""
+        kept = {name: self._scalar_text(columns.get(column)) for name, column in self._names.items()}
+        for name, value in columns.items():
+            if name not in self._not_own and name not in kept:
+                kept[name] = self._scalar_text(value)
+        group = self._source.group_column
+        return self._scalar_text(columns.get(group)) if group else None, kept
+
+    def _sample(self, markup: str, text: str) -> None:
+        self._counts.markup.update(markup_chars=len(markup), text_chars=len(text))
+        if not self._written and self._sampled_chars < MARKUP_SAMPLE_CHARS:
+            self._markup_sample.append((markup, text))
+            self._sampled_chars += len(markup)
+
+    def _reject(self, reject: Reject, piece: Piece) -> None:
+        path = piece.split.path
+        if self._strict:
+            raise InputError(
+                f"{place_of(path, reject.row, reject.offset)}: {reject.reason}",
+                "run.strict is on; without it the record goes to rejects",
+            )
+        if self._open_rejects is None and self._rejects_box is not None:
+            self._rejects = self._rejects_box.path(self._name(len(self._written)), ".jsonl")
+            temp = self._stack.enter_context(publish(self._rejects))
+            self._open_rejects = self._stack.enter_context(temp.open("w", encoding="utf-8"))
+        if self._open_rejects is not None:
+            write_reject(self._open_rejects, self._source.name, path, reject)
+        self._counts.reject(reject, path)
+
+    def _flush(self, place: Place | None) -> None:
+        """Write the partition and say where the next one begins; None: nowhere."""
+        number = len(self._written)
+        if number > 999:
+            raise FatalError(f"partition {self._part} holds more than 1,000 partitions' worth of text")
+        name, first = self._name(number), number == 0
+        rows = self._rows
+        columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}  # text from its UTF-8
+        metadata = None
+        if self._origin is not None:
+            columns["text"], metadata = self._origin.column(), self._origin.metadata()
+        own = {name: pa.array(values, pa.string()) for name, values in self._kept.items()}
+        table = pa.table({**columns, **dict(sorted(own.items()))}, metadata=metadata)
+        path = self._box.path(name, ".parquet")
+        write_table(path, table, use_dictionary=["source", "path", "group"], row_group_size=16384)
+        files = [path]
+        if self._markup_sample:
+            files.append(self._box.path(name, MARKUP_SUFFIX))
+            write_json(files[-1], self._markup_sample)
+        self._stack.close()  # rejects/ appear
+        files += [self._rejects] if self._rejects else []
+        facts = {
+            "documents": len(rows["doc_id"]),
+            "bytes": self._bytes,
+            "sources": dict(Counter(rows["source"])),
+            **self._counts.facts(self._source.name),
+            "next": place,
+            "backend": "cpu",
+            **self._watch.facts(),
+        }
+        commit = self._box.commit_open if first and place is not None else self._box.commit
+        commit(name, files, {**facts, "more": []} if first else facts)
+        self._written.append(name)
+        self._reset()
+        if place is None:
+            self._start = None
+        elif self._box.receipt(self._name(number + 1)) is not None:
+            self.moved = True
+            self._catch_up()
+
+    def end(self, stopped: str | None = None) -> None:
+        """Write what is left. `stopped`: the limit of the source that left something out."""
+        self._scrub()
+        if not self.moved:
+            self._counts.stopped = stopped
+            self._flush(None)
+
+    def close(self) -> dict[str, Any]:
+        """Let the task be seen. Returns: the receipt of its first partition."""
+        return self._box.promote(self._part, {"more": self._written[1:]})
