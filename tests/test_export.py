@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 
 from gpu_curate import cli, config
 from gpu_curate.errors import ConfigError, FatalError
+from gpu_curate.quality import Quality, bits
 from gpu_curate.report.marks import marks
 from gpu_curate.runs import finished, pipeline
-from gpu_curate.stages.decisions import BITS, ORDER
 from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.reasons import in_order
 from gpu_curate.tools import export, samples
 
 
@@ -64,7 +65,7 @@ def truth(run: Path) -> dict[int, dict]:
                 "keep": kept,
                 "split": split.get(row["doc_id"]),
                 "reason": None if kept else d["reason"] or "mixture:not_drawn",
-                "failing": [r for r in ORDER if d["failing"] >> BITS[r] & 1],
+                "failing": [r for r, bit in in_order(bits(Quality())).items() if d["failing"] >> bit & 1],
                 **{k: d[k] for k in ("partner", "tokens", "bytes")},
             }
     return found

@@ -31,7 +31,7 @@ from gpu_curate.report.page import page
 from gpu_curate.report.reasons import GROUPS, REASONS, group, ordered
 from gpu_curate.report.rules import card, looks_like_code
 from gpu_curate.runs import pipeline
-from gpu_curate.stages.decisions import BITS
+from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
 
@@ -253,10 +253,12 @@ def samples_of_odd(text: str) -> str:
 
 
 def test_funnel_gives_the_numbers_of_report_json(full):
-    facts, _, parsed = full
+    facts, context, parsed = full
     rows = parsed.rows("funnel")
     dropped = facts["documents"]["dropped"]
-    assert list(dropped) == ordered(dropped)  # in the order the rules are tried, here and in what a run prints
+    assert list(dropped) == ordered(
+        dropped, context.config
+    )  # in the order the rules are tried, here and in what a run prints
     assert list(rows) == ["read", "rejected", *folded(dropped), "kept"]
     printed = [name.removeprefix("  dropped: ") for name in _funnel(facts).columns[0].cells if "dropped" in name]
     assert printed == list(dropped)
@@ -323,11 +325,12 @@ def test_what_only_one_rule_takes_is_what_would_be_kept_without_it(full):
     facts, context, _ = full
     box = context.box("decisions")
     failing = np.concatenate([box.columns(part, "failing")[0] for part in box.parts()]).tolist()
-    for name, bit in BITS.items():
+    of_run = bits_of_run(context)
+    for name, bit in of_run.items():
         without = sum(1 for bits in failing if bits and bits & ~(1 << bit) == 0)
         assert facts["only"].get(name, 0) == without
     for family in FAMILIES:
-        own = sum(1 << bit for name, bit in BITS.items() if name.startswith(f"{family}:"))
+        own = sum(1 << bit for name, bit in of_run.items() if name.startswith(f"{family}:"))
         assert facts["only"].get(family, 0) == sum(1 for bits in failing if bits and bits & ~own == 0)
     assert facts["only"]["exact_duplicate"] > 0
     assert facts["only"]["gopher_quality"] > 0
@@ -740,4 +743,8 @@ def test_every_reason_has_a_group():
         "mixture",
         "kept",
     }
-    assert ordered({"zzz": 1, "exact_duplicate": 1, "empty": 1}) == ["empty", "exact_duplicate", "zzz"]
+    recipe = config.parse(
+        {"sources": [{"name": "s", "type": "text", "path": "x"}], "tokenizer": {"path": "t"}, "quality": {"c4": "on"}}
+    )
+    reasons = {"zzz": 1, "exact_duplicate": 1, "c4:lorem_ipsum": 1, "empty": 1}
+    assert ordered(reasons, recipe) == ["empty", "c4:lorem_ipsum", "exact_duplicate", "zzz"]

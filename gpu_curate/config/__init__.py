@@ -8,6 +8,7 @@ from gpu_curate.config.recipe import COLUMNS, Config, Source, for_publication, p
 from gpu_curate.errors import did_you_mean
 from gpu_curate.quality import Quality
 from gpu_curate.quality.c4 import C4
+from gpu_curate.quality.columns import ColumnBounds
 from gpu_curate.quality.fineweb import FineWeb
 from gpu_curate.quality.gopher import GopherQuality, GopherRepetition
 from gpu_curate.quality.rule import ANY_SCRIPT, ENGLISH, MARKED_SCRIPTS, SPACED_SCRIPTS
@@ -40,6 +41,7 @@ __all__ = [
     "MAX_TOKENS",
     "SPACED_SCRIPTS",
     "TRUST_ENGINE",
+    "ColumnBounds",
     "CompressedSource",
     "Config",
     "Dedup",

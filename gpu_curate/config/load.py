@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import typing
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -260,10 +261,13 @@ def _near(err: Any) -> str:
         section = _child(section, part)
         if section is None:
             return ""
-    return did_you_mean(err["loc"][-1], section.model_fields) or f" (known: {', '.join(section.model_fields)})"
+    known = [field.alias or name for name, field in section.model_fields.items()]
+    return did_you_mean(err["loc"][-1], known) or f" (known: {', '.join(known)})"
 
 
 def _child(section: Any, part: Any) -> Any:
+    if isinstance(section, _Each):
+        return section.section
     by_tag = {m.model_fields["type"].annotation.__args__[0]: m for m in get_args(get_args(Source)[0])}
     if isinstance(part, int):
         return section
@@ -277,4 +281,12 @@ def _child(section: Any, part: Any) -> Any:
         return Reference
     annotation = section.model_fields[part].annotation
     options = [annotation, *getattr(annotation, "__args__", ())]
-    return next((o for o in options if isinstance(o, type) and issubclass(o, Section)), None)
+    found = next((o for o in options if isinstance(o, type) and issubclass(o, Section)), None)
+    return _Each(found) if typing.get_origin(annotation) is dict and found is not None else found
+
+
+class _Each:
+    """A mapping of any names to sections of one kind."""
+
+    def __init__(self, section: type[Section]):
+        self.section = section

@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from gpu_curate.errors import ConfigError, did_you_mean
 from gpu_curate.privacy import HIDDEN, cleaned, published
-from gpu_curate.quality import Quality
+from gpu_curate.quality import Quality, bits
 from gpu_curate.runs.section import Run
 from gpu_curate.section import Section
 from gpu_curate.sources.jsonl import JsonlSource
@@ -93,6 +94,27 @@ class Config(Section):
             missing = [s.name for s in self.sources if s.group_column is None]
             if missing:
                 raise ValueError(f"dedup.fuzzy.scope: group needs group_column in every source, missing in {missing}")
+        return self
+
+    @model_validator(mode="after")
+    def _bounded_columns(self) -> Config:
+        for column in self.quality.columns:
+            if column in COLUMNS:
+                raise ValueError(
+                    f"quality.columns.{column}: every document has a {column} of its own ({', '.join(COLUMNS)}); carry the "
+                    f"source's column under another name: keep_columns: [{{column: {column}, as: {column}_of_source}}]"
+                )
+            carried = list(dict.fromkeys(c for s in self.sources for c in (*s.kept, *s.gives)))
+            if column not in carried and not any(s.gives_more for s in self.sources):
+                raise ValueError(
+                    f"quality.columns.{column}: no source carries this column{did_you_mean(column, carried)} (they carry "
+                    f"{', '.join(carried) or 'none'}): name it in keep_columns of the source that has it, "
+                    f"keep_columns: [{column}]"
+                )
+        try:
+            bits(self.quality)
+        except ConfigError as e:
+            raise ValueError(f"{e.message}: {e.hint}") from e
         return self
 
     @model_validator(mode="after")

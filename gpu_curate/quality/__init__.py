@@ -1,6 +1,7 @@
 """Named rules over scores. Scores are stored; a rule only compares one with its bound, so thresholds move freely.
 
     gopher    gopher_quality, gopher_repetition        c4    c4        fineweb    fineweb
+    columns   rules on a column that the sources carry
 
 # N documents
 """
@@ -10,13 +11,14 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from gpu_curate.errors import ConfigError
-from gpu_curate.quality import c4, fineweb, gopher
+from gpu_curate.quality import c4, columns, fineweb, gopher
 from gpu_curate.quality.c4 import C4
+from gpu_curate.quality.columns import ColumnBounds
 from gpu_curate.quality.fineweb import FineWeb
 from gpu_curate.quality.gopher import GopherQuality, GopherRepetition
 from gpu_curate.quality.rule import Rule, unwritten_words
@@ -29,10 +31,16 @@ if TYPE_CHECKING:
 class Quality(Section):
     """Rule families; scores are always stored, a family that is off removes nothing."""
 
+    off: ClassVar[dict[str, Any]] = {"columns": {}}
+
     gopher_quality: GopherQuality | None = Field(None, description="on, off, or thresholds")
     gopher_repetition: GopherRepetition | None = Field(None, description="on, off, or thresholds")
     c4: C4 | None = Field(None, description="on, off, or thresholds")
     fineweb: FineWeb | None = Field(None, description="on, off, or thresholds")
+    columns: dict[str, ColumnBounds] = Field(
+        {},
+        description="bounds on columns of `keep_columns`: `{score: {min: 3}, language: {in: [en, de], missing: drop}}`",
+    )
 
 
 # Families and, within them, rules have one order for ever: a rule's place is its bit. New ones are appended.
@@ -94,29 +102,56 @@ def check_survivor(keep: str, with_language: bool) -> None:
 
 
 def rules(quality: Quality) -> list[Rule]:
-    """Every rule of the families that are on, in the order of RULES; a rule whose threshold is null has limit None."""
+    """Every rule that is on, in the order of `bits`; one of a family whose threshold is null has limit None."""
     sections = {family: getattr(quality, family) for family in FAMILIES}
-    return [rule for family, t in sections.items() if t is not None for rule in _RULES_OF[family][0](t)]
+    of_families = [rule for family, t in sections.items() if t is not None for rule in _RULES_OF[family][0](t)]
+    return [*of_families, *own_rules(quality)]
 
 
-def evaluate(scores: Mapping[str, np.ndarray], quality: Quality) -> np.ndarray:
+def own_rules(quality: Quality) -> list[Rule]:
+    """The rules that the recipe brings, in its order."""
+    return list(columns.rules(quality.columns))
+
+
+def bits(quality: Quality) -> dict[str, int]:
+    """The bit in `failing` of every rule: of RULES its place, whatever is on; those that the recipe brings follow.
+
+    Raises:
+        ConfigError: there are more than fit.
+    """
+    own = [rule.name for rule in own_rules(quality)]
+    if len(RULES) + len(own) > MAX_RULES:
+        raise ConfigError(
+            f"quality: {len(own)} rules of columns and of your own; {MAX_RULES - len(RULES)} are possible",
+            f"leave out some, the first too many is {own[MAX_RULES - len(RULES)]}",
+        )
+    return {name: bit for bit, name in enumerate((*RULES, *own))}
+
+
+def evaluate(scores: Mapping[str, Any], quality: Quality) -> np.ndarray:
     """Which rules each document fails.
 
     Args:
-        scores: arrays of N by name, at least those whose families are on.
+        scores: arrays of N by name, at least those whose families are on; `columns.Values` of the columns that have rules.
         quality: families and thresholds.
     Returns:
-        failing_N: uint64; bit i is set if the document fails RULES[i]. The lowest bit is the first failing rule; 0: kept.
-        The bits do not depend on what is on, so bit sets of two configs can be compared.
+        failing_N: uint64; the document fails the rules whose `bits` are set. The lowest bit is the first failing rule; 0:
+        kept. The bits of families do not depend on what is on, so bit sets of two configs can be compared.
     """
     import numpy as np
 
+    bit = bits(quality)
     failing_N = np.zeros(len(next(iter(scores.values()))), np.uint64)
     for rule in rules(quality):
-        failing_N |= rule.fails(scores).astype(np.uint64) << np.uint64(RULES.index(rule.name))
+        failing_N |= rule.fails(scores).astype(np.uint64) << np.uint64(bit[rule.name])
     return failing_N
 
 
-def reasons(failing_N: np.ndarray) -> list[str | None]:
-    """The first failing rule of every document; None where there is none."""
-    return [RULES[(bits & -bits).bit_length() - 1] if bits else None for bits in failing_N.tolist()]
+def reasons(failing_N: np.ndarray, quality: Quality | None = None) -> list[str | None]:
+    """The first failing rule of every document; None where there is none.
+
+    Args:
+        quality: of `evaluate`, where it brings rules of its own.
+    """
+    names = RULES if quality is None else tuple(bits(quality))
+    return [names[(failing & -failing).bit_length() - 1] if failing else None for failing in failing_N.tolist()]

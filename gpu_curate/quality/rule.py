@@ -44,18 +44,20 @@ class Rule:
     Args:
         name: `family:rule`, the reason of a dropped document.
         score: a name of `quality.score_types()`.
-        bound: `min`: lower scores fail. `max`: higher ones do.
+        bound: `min`: lower scores fail. `max`: higher ones do. (`in` and `no` are of columns.)
         limit: the bound; None: the rule is off and fails nothing. 0 is a bound like any other.
         key: of the bound in the family's section of the config.
         made_for: one of ANY_SCRIPT, SPACED_SCRIPTS, MARKED_SCRIPTS, ENGLISH.
+        at: the bound in the recipe, where that is not `quality.FAMILY.KEY`.
     """
 
     name: str
     score: str
-    bound: Literal["min", "max"]
+    bound: Literal["min", "max", "in", "no"]
     limit: float | None
     key: str
     made_for: str
+    at: str = ""
 
     @classmethod
     def of(cls, section: Section, name: str, score: str, key: str) -> Rule:
@@ -69,11 +71,24 @@ class Rule:
             made_for = ANY_SCRIPT
         return cls(name, score, key[:3], getattr(section, key), key, made_for)  # type: ignore[arg-type]
 
-    def fails(self, scores: Mapping[str, np.ndarray]) -> np.ndarray:
+    @property
+    def path(self) -> str:
+        """Where the recipe gives the bound, as `--set` takes it."""
+        return self.at or f"quality.{self.name.partition(':')[0]}.{self.key}"
+
+    @property
+    def meaning(self) -> str:
+        """What fails, in words; "" if nothing does."""
+        if self.limit is None:
+            return ""
+        limit = str(self.limit) if isinstance(self.limit, int) else f"{self.limit:g}"
+        return f"{self.score} {'below' if self.bound == 'min' else 'above'} {limit}"
+
+    def fails(self, scores: Mapping[str, Any]) -> np.ndarray:
         """bool of N."""
         import numpy as np
 
-        score_N = scores[self.score]
+        score_N: np.ndarray = scores[self.score]
         if self.limit is None:
             return np.zeros(len(score_N), np.bool_)
         return score_N < self.limit if self.bound == "min" else score_N > self.limit

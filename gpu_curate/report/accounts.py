@@ -14,7 +14,9 @@ from gpu_curate.report.suits import rule_warnings
 from gpu_curate.sources.listing import passed_over_sentence
 from gpu_curate.stages import Context
 from gpu_curate.stages.documents.schema import PASSED_OVER
+from gpu_curate.stages.reasons import OTHER_BITS
 from gpu_curate.stages.rejects import REJECTED
+from gpu_curate.stages.rule_values import rules_of_run
 from gpu_curate.stages.tokens import MUCH_UNKNOWN, unknown_share
 from gpu_curate.store.files import read_columns, read_json
 from gpu_curate.store.fingerprint import versions
@@ -68,15 +70,16 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
             for source, count in receipt["sources"].items():
                 by_source[source]["empty"] += count
     _add_not_drawn(context, manifest, by_reason)
+    config = context.config
     units = {
-        "documents": _unit(by_reason["documents"], sum(rejected.values())),
-        "tokens": _unit(by_reason["tokens"], 0),
-        "bytes": _unit(by_reason["bytes_of_text"], 0),
+        "documents": _unit(by_reason["documents"], sum(rejected.values()), config),
+        "tokens": _unit(by_reason["tokens"], 0, config),
+        "bytes": _unit(by_reason["bytes_of_text"], 0, config),
     }
     _check(documents, units, manifest, context)
     _check_sides(context)
     duplicates, contamination = _duplicates(context), _contamination(context)
-    sources = {s.name: _unit(by_source.get(s.name, Counter()), rejected.get(s.name, 0)) for s in context.config.sources}
+    sources = {s.name: _unit(by_source.get(s.name, Counter()), rejected.get(s.name, 0), config) for s in config.sources}
     read = intake(context, sources)
     warnings = [
         *outcome.warnings,
@@ -97,11 +100,12 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "rejected_by_source": {name: unit["rejected"] for name, unit in sources.items() if unit["rejected"]},
         "sources": sources,
         **read,
-        "failures": failures(read, context.config),
+        "failures": failures(read, config),
         "text": _text(context),
         "languages": _languages(context),
         "failing": dict(failing.most_common()),
         "only": dict(only.most_common()),
+        "rules": rules_of_run(context),
         "splits": {n: {"documents": s["documents"], "tokens": s["tokens"]} for n, s in manifest["splits"].items()},
         "split": manifest["split"],
         "mixture": manifest["mixture"],
@@ -151,8 +155,8 @@ def _receipts(context: Context, name: str) -> list[dict[str, Any]]:
     return list(context.box(name).receipts()) if context.has(name) else []
 
 
-def _unit(counts: Counter[str], rejected: int) -> dict[str, Any]:
-    dropped = {reason: counts[reason] for reason in ordered(counts) if reason not in ("kept", REJECTED)}
+def _unit(counts: Counter[str], rejected: int, config: Config) -> dict[str, Any]:
+    dropped = {reason: counts[reason] for reason in ordered(counts, config) if reason not in ("kept", REJECTED)}
     kept = counts.get("kept", 0)
     rejected += counts.get(REJECTED, 0)  # by a step behind documents/
     return {"read": kept + sum(dropped.values()) + rejected, "rejected": rejected, "dropped": dropped, "kept": kept}
@@ -331,11 +335,9 @@ def _lost_clusters(context: Context) -> int:
     """Clusters none of whose members was kept, though a dropped copy failed nothing else."""
     import numpy as np
 
-    from gpu_curate.stages.decisions import BITS
-
     if not _receipts(context, "duplicates"):
         return 0
-    own = np.uint64(sum(1 << BITS[r] for r in ("exact_duplicate", "fuzzy_duplicate")))
+    own = np.uint64(sum(1 << OTHER_BITS[r] for r in ("exact_duplicate", "fuzzy_duplicate")))
     clusters = read_columns(context.box("duplicates").folder / "clusters.parquet", ["doc_id", "cluster"])
     doc_id, cluster = (clusters[c].to_numpy() for c in ("doc_id", "cluster"))
     kept, only_copy = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

@@ -155,7 +155,7 @@ def sources(facts: dict[str, Any], config: Config) -> Html:
             tag("p", f"{count(len(left))} smaller sources with {plural(read, 'record')} in all are in report.json.")
         )
     largest = "" if len(names) <= _MAX_BY_REASON else f" (the {_MAX_BY_REASON} largest)"
-    body.append(details(f"By reason and source{largest}", _by_reason(facts, names[:_MAX_BY_REASON])))
+    body.append(details(f"By reason and source{largest}", _by_reason(facts, names[:_MAX_BY_REASON], config)))
     body += [_mixture(facts), sampled_table(facts), rejects_table(facts), _skipped(facts)]
     body += [_charsets(facts), _passed(facts), _incomplete(facts)]
     lead = "What became of each source. “Copies”: the share of its documents removed as exact or fuzzy duplicates."
@@ -180,12 +180,12 @@ def _source_row(source: str, facts: dict[str, Any], used: list[str], bars: bool 
     ]
 
 
-def _by_reason(facts: dict[str, Any], names: list[str]) -> Html:
+def _by_reason(facts: dict[str, Any], names: list[str], config: Config) -> Html:
     """A row a reason, a column a source."""
     units = [facts["sources"][source] for source in names]
     rows: list[list[object]] = [
         [tag("span", reason, class_="name"), *(unit["dropped"].get(reason, 0) or None for unit in units)]
-        for reason in ordered({r for unit in units for r in unit["dropped"]})
+        for reason in ordered({r for unit in units for r in unit["dropped"]}, config)
     ]
     for name in ("rejected", "kept"):
         rows.append([tag("span", name, class_="name"), *(unit[name] for unit in units)])

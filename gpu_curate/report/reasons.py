@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpu_curate.config import Config
-from gpu_curate.quality import FAMILIES, rules
-from gpu_curate.stages.decisions import ORDER
+from gpu_curate.config import Config, Quality
+from gpu_curate.quality import bits, rules
+from gpu_curate.quality.columns import PREFIX
+from gpu_curate.stages.reasons import in_order
 
 NOT_DRAWN = "mixture:not_drawn"
-REASONS = (*ORDER, NOT_DRAWN, "kept")  # in the order they are tried
+REASONS = (*in_order(bits(Quality())), NOT_DRAWN, "kept")  # that every run may have, in the order they are tried
 
 GROUPS = {  # group → its name; the key is also the class that colours it
     "rejected": "rejected",
@@ -44,22 +45,22 @@ def group(reason: str) -> str:
 
 
 def family(reason: str) -> str | None:
-    """The family of a quality rule; None for other reasons."""
-    name = reason.partition(":")[0]
-    return name if name in FAMILIES else None
+    """The family of a quality rule, one that the recipe brings too; None for other reasons."""
+    name, _, rule = reason.partition(":")
+    return name if rule and reason != NOT_DRAWN else None
 
 
-def ordered(reasons: Iterable[str]) -> list[str]:
+def ordered(reasons: Iterable[str], config: Config) -> list[str]:
     """Reasons in the order they are tried; one that is not known here comes last."""
-    place = {reason: i for i, reason in enumerate(REASONS)}
+    place = {reason: i for i, reason in enumerate((*in_order(bits(config.quality)), NOT_DRAWN, "kept"))}
     return sorted(reasons, key=lambda r: (place.get(r, len(place)), r))
 
 
 def meaning(reason: str, config: Config) -> str:
     """One line: what fails, with the threshold of this config."""
     for rule in rules(config.quality):
-        if rule.name == reason and rule.limit is not None:
-            return f"{rule.score} {'below' if rule.bound == 'min' else 'above'} {rule.limit:g}"
+        if rule.name == reason and rule.meaning:
+            return rule.meaning
     if reason == "too_few_tokens":
         return f"fewer than {config.min_tokens} tokens"
     if reason == "language":
@@ -68,5 +69,12 @@ def meaning(reason: str, config: Config) -> str:
 
 
 def scored(reason: str, config: Config) -> str | None:
-    """The score that a quality rule looks at."""
-    return next((r.score for r in rules(config.quality) if r.name == reason), None)
+    """The score that a quality rule looks at; None for a rule on a column, and for other reasons."""
+    scores = (r.score for r in rules(config.quality) if r.name == reason and not r.score.startswith(PREFIX))
+    return next(scores, None)
+
+
+def column_of(reason: str, config: Config) -> str | None:
+    """The kept column that a quality rule looks at."""
+    scores = (r.score for r in rules(config.quality) if r.name == reason and r.score.startswith(PREFIX))
+    return next((score.removeprefix(PREFIX) for score in scores), None)

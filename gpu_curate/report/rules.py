@@ -18,7 +18,7 @@ _OPEN = 12  # with no more rules than this that took something, the families are
 def rules(facts: dict[str, Any], context: Context, library: Library) -> Html:
     """Every rule once: how many documents fail it, fail nothing else, and are counted under it, with samples of these."""
     dropped = {r: n for r, n in facts["documents"]["dropped"].items() if r != NOT_DRAWN}
-    names = ordered({**facts["failing"], **dropped})
+    names = ordered({**facts["failing"], **dropped}, context.config)
     samples, note = _samples(context, library)
     kept = samples.pop("kept", None)
     blocks: list[Html] = []

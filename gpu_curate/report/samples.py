@@ -22,10 +22,12 @@ import pyarrow.parquet as pq
 
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.ops.words import SINGLE, UNIT, fold_table, word_weight
-from gpu_curate.report.reasons import group, scored
+from gpu_curate.quality.columns import PREFIX
+from gpu_curate.report.reasons import column_of, group, scored
 from gpu_curate.stages import Context
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
 from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.rule_values import column_values
 from gpu_curate.store.artifact import Box
 
 MAX_PARTITIONS = 6
@@ -204,6 +206,10 @@ def _spread(rows: np.ndarray, jaccard: np.ndarray, each: int) -> np.ndarray:
 
 
 def score_of(context: Context, part: str, reason: str, rows: np.ndarray) -> list[object]:
+    column = column_of(reason, context.config)
+    if column is not None:
+        values = column_values(context, part, [column])[PREFIX + column].text.take(pa.array(rows)).to_pylist()
+        return [None if value is None else f"{column} = {value[:80]}" for value in values]
     columns = ["language", "language_score"] if reason == "language" else [scored(reason, context.config)]
     if columns == [None]:
         return [None] * len(rows)

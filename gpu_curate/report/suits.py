@@ -31,7 +31,7 @@ def rule_warnings(context: Context, by_source: Mapping[str, Counter[str]]) -> li
     found = []
     for source, counts in by_source.items():
         total = sum(n for reason, n in counts.items() if reason not in (REJECTED, NOT_DRAWN))
-        for reason in ordered(counts):
+        for reason in ordered(counts, context.config):
             if (
                 reason in ("kept", REJECTED, NOT_DRAWN)
                 or group(reason) == "duplicate"
@@ -52,7 +52,7 @@ def _advice(context: Context, source: str, rule: Rule | None, reason: str) -> st
     written = _written(script, language)
     if rule is None:
         return f"most of the source is {written}" if reason == "language" and written else ""
-    key = f"quality.{rule.name.partition(':')[0]}.{rule.key}"
+    key = rule.path
     suits = rule.suits(script, language)
     if suits is False:
         other = ", or stop_words of that language" if rule.key == "min_stop_words" else ""

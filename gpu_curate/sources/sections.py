@@ -41,6 +41,8 @@ class SourceBase(Section):
     """What every source has."""
 
     off: ClassVar[dict[str, Any]] = {"keep_columns": [], "storage_options": {}, "row_groups": {}}
+    gives: ClassVar[tuple[str, ...]] = ()  # columns that its documents have without `keep_columns`
+    gives_more: ClassVar[bool] = False  # and some that nobody can name before it is read
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", description="name in reports and columns; unique in the config")
     path: str | list[str] = Field(
@@ -106,6 +108,7 @@ class ParquetSource(SourceBase):
 class WarcSource(SourceBase):
     """WARC, WET and ARC archives (.gz .zst .lz4 plain). HTML goes through the extractor."""
 
+    gives: ClassVar[tuple[str, ...]] = ("url", "domain", "date", "record_id", "charset", "dump", "truncated")
     off: ClassVar[dict[str, Any]] = {**SourceBase.off, "url_blocklist": [], "domain_blocklist": []}
 
     type: Literal["warc"]

@@ -19,7 +19,7 @@ import io
 import itertools
 import re
 from collections.abc import Iterator
-from typing import IO, Literal, NamedTuple
+from typing import IO, ClassVar, Literal, NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -43,6 +43,8 @@ _PAGE_BYTES_LOG2 = 3  # "<page></page>" is longer than 8 bytes, so offset >> 3 i
 
 class WikipediaSource(CompressedSource):
     """A MediaWiki XML dump (pages-articles, multistream or not, .bz2 or plain)."""
+
+    gives: ClassVar[tuple[str, ...]] = ("title", "page_id", "url", "timestamp", "template_gaps")
 
     type: Literal["wikipedia"]
     namespaces: list[int] = Field([0], description="namespace numbers kept")

@@ -13,39 +13,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gpu_curate.config import Config
-from gpu_curate.quality import FAMILIES, RULES, evaluate
+from gpu_curate.quality import bits, evaluate
 from gpu_curate.sources import Reject
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.contamination import benchmarks
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
-from gpu_curate.stages.rejects import REJECTED, add_kinds, first_reject, kind_of, late_rejects
+from gpu_curate.stages.reasons import OTHER_BITS, in_order
+from gpu_curate.stages.rejects import REJECTED, LateRejects, add_kinds, first_reject, kind_of, late_rejects
+from gpu_curate.stages.rule_values import check_columns_hold_numbers, reject_wordy, rule_values, with_rules
 from gpu_curate.stages.tokens import lengths, unknown_tokens
 from gpu_curate.store.files import write_table
-
-# Reasons in the order they are tried; the number is the bit in `failing`. Quality rules keep bits 0..55.
-_FIRST_OTHER_BIT = 56
-OTHER_REASONS = (
-    "empty",
-    "language",
-    "exact_duplicate",
-    "fuzzy_duplicate",
-    "reference_duplicate",
-    "contaminated",
-    "too_few_tokens",
-    REJECTED,
-)
-BITS = {name: bit for bit, name in enumerate(RULES)} | {
-    name: _FIRST_OTHER_BIT + i for i, name in enumerate(OTHER_REASONS)
-}
-ORDER = (REJECTED, "empty", "language", *RULES, *OTHER_REASONS[2:-1])
-assert len(RULES) <= _FIRST_OTHER_BIT
 
 SCHEMA = pa.schema(
     [
         ("doc_id", pa.int64()),
         ("keep", pa.bool_()),
         ("reason", pa.dictionary(pa.int16(), pa.string())),  # first failing rule; null if kept
-        ("failing", pa.uint64()),  # bit set of all failing rules, see BITS
+        ("failing", pa.uint64()),  # bit set of all failing rules, see `rules_of_run` and OTHER_BITS
         ("partner", pa.int64()),  # doc_id of the survivor, or of the benchmark item; null without one
         ("tokens", pa.int64()),  # the document's EOT included
         ("bytes", pa.int64()),
@@ -64,7 +48,13 @@ class Decisions(Stage):
 
     name: ClassVar[str] = "decisions"
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = ("stages.decisions", "stages.rejects", "quality")
+    code: ClassVar[tuple[str, ...]] = (
+        "stages.decisions",
+        "stages.rejects",
+        "stages.reasons",
+        "stages.rule_values",
+        "quality",
+    )
 
     def reads(self, config: Config) -> tuple[str, ...]:
         boxes = ["signatures", "scores", "tokens"]
@@ -82,19 +72,21 @@ class Decisions(Stage):
             "max_coverage": [(r.name, r.max_coverage) for r in benchmarks(config)],
         }
 
+    def prepare(self, context: Context) -> None:
+        check_columns_hold_numbers(context)
+
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         watch = Stopwatch()
         config = context.config
         doc_id_N = context.box("documents").read_table(part, ["doc_id"])["doc_id"].to_numpy()
         nbytes_N = context.box("signatures").columns(part, "bytes")[0]
         tokens_N = lengths(context, part)
-        scores = context.box("scores").read_table(part)
-        values = {n: scores[n].to_numpy() for n in scores.column_names if n != "language"}
+        values = rule_values(context, part)
         failing_N = evaluate(values, config.quality).astype(np.uint64)
         partner_N = np.full(len(doc_id_N), -1, np.int64)
 
         def fail(where: np.ndarray, reason: str, partner: np.ndarray | None = None) -> None:
-            failing_N[where] |= np.uint64(1 << BITS[reason])
+            failing_N[where] |= np.uint64(1 << OTHER_BITS[reason])
             if partner is not None:
                 partner_N[where] = np.where(partner_N[where] < 0, partner[where], partner_N[where])
 
@@ -103,7 +95,8 @@ class Decisions(Stage):
             from gpu_curate.text.language import keep_labels
 
             wanted = pa.array(sorted(keep_labels(config.language)), pa.string())
-            known = pc.is_in(scores["language"].cast(pa.string()), wanted).to_numpy()
+            languages = context.box("scores").read_table(part, ["language"])["language"].cast(pa.string())
+            known = pc.is_in(languages, wanted).to_numpy()
             fail(~known | (values["language_score"] < config.language.min_score), "language")
         if context.has("duplicates") and len(doc_id_N):
             self._duplicates(context, doc_id_N, fail)
@@ -113,17 +106,22 @@ class Decisions(Stage):
                 coverage, item = box.columns(part, f"coverage_{r.name}", f"item_{r.name}")
                 fail(coverage > np.float32(r.max_coverage), "contaminated", item)
         fail(tokens_N - 1 < config.min_tokens, "too_few_tokens")
-        rejects = late_rejects(context, "tokens", part) | late_rejects(context, "scores", part)
+        own = LateRejects(context, self.name, part, context.box("documents").path(part, ".parquet"))
+        reject_wordy(values, config.quality, own)
+        rejects = own.reasons | late_rejects(context, "tokens", part) | late_rejects(context, "scores", part)
         rejected = np.fromiter(rejects, np.int64)  # what a library could not take is no document, whatever else it is
-        failing_N[rejected], partner_N[rejected] = np.uint64(1 << BITS[REJECTED]), -1
-        table = _table(doc_id_N, failing_N, partner_N, tokens_N, nbytes_N)
+        failing_N[rejected], partner_N[rejected] = np.uint64(1 << OTHER_BITS[REJECTED]), -1
+        reasons = in_order(bits(config.quality))
+        table = with_rules(_table(reasons, doc_id_N, failing_N, partner_N, tokens_N, nbytes_N), config)
         box = context.box(self.name)
         path = box.path(part, ".parquet")
         write_table(path, table)
         facts = {"documents": len(doc_id_N), "bytes": int(nbytes_N.sum()), "backend": "cpu"}
         if rejects:
             facts |= _rejects(context, part, rejects)
-        return box.commit(part, [path], {**facts, **_accounts(context, part, table), **watch.facts()})
+        late, counts = own.write()
+        accounts = _accounts(context, part, table, reasons)
+        return box.commit(part, [path, *late], {**facts, **counts, **accounts, **watch.facts()})
 
     def _duplicates(self, context: Context, doc_id_N: np.ndarray, fail: Any) -> None:
         clusters = read_clusters(context, int(doc_id_N[0]), int(doc_id_N[-1]))
@@ -143,13 +141,18 @@ class Decisions(Stage):
 
 
 def _table(
-    doc_id: np.ndarray, failing: np.ndarray, partner: np.ndarray, tokens: np.ndarray, nbytes: np.ndarray
+    reasons: dict[str, int],
+    doc_id: np.ndarray,
+    failing: np.ndarray,
+    partner: np.ndarray,
+    tokens: np.ndarray,
+    nbytes: np.ndarray,
 ) -> pa.Table:
     code = np.full(len(doc_id), -1, np.int16)
-    for number in reversed(range(len(ORDER))):
-        code[failing >> np.uint64(BITS[ORDER[number]]) & np.uint64(1) == 1] = number
+    for number, bit in reversed(list(enumerate(reasons.values()))):
+        code[failing >> np.uint64(bit) & np.uint64(1) == 1] = number
     keep = code < 0
-    reason = pa.DictionaryArray.from_arrays(pa.array(np.where(keep, 0, code), pa.int16(), mask=keep), list(ORDER))
+    reason = pa.DictionaryArray.from_arrays(pa.array(np.where(keep, 0, code), pa.int16(), mask=keep), list(reasons))
     return pa.table(
         {
             "doc_id": doc_id,
@@ -174,7 +177,7 @@ def _rejects(context: Context, part: str, rejects: dict[int, str]) -> dict[str, 
     return {"reject_reasons": dict(kinds), "first_reject": first}
 
 
-def _accounts(context: Context, part: str, table: pa.Table) -> dict[str, Any]:
+def _accounts(context: Context, part: str, table: pa.Table, bit: dict[str, int]) -> dict[str, Any]:
     """What became of the partition: documents, tokens and bytes by reason; the same per source; every failing rule, and
     what it alone takes."""
     sources = context.box("documents").read_table(part, ["source"])["source"].cast(pa.string()).to_pylist()
@@ -192,7 +195,7 @@ def _accounts(context: Context, part: str, table: pa.Table) -> dict[str, Any]:
         for reason, n in zip(reasons, unknown_N.tolist(), strict=True):
             unknown[reason] += n
     failing = table["failing"].to_numpy()
-    failing, only = _failures(failing[failing != np.uint64(1 << BITS[REJECTED])])
+    failing, only = _failures(failing[failing != np.uint64(1 << OTHER_BITS[REJECTED])], bit)
     return {
         "by_reason": {"documents": dict(documents), "tokens": dict(tokens), "bytes_of_text": dict(nbytes)},
         "by_source": dict(per_source),
@@ -202,17 +205,18 @@ def _accounts(context: Context, part: str, table: pa.Table) -> dict[str, Any]:
     }
 
 
-def _failures(failing_N: np.ndarray) -> tuple[dict[str, int], dict[str, int]]:
+def _failures(failing_N: np.ndarray, bit: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
     """Documents that fail each rule, and those that fail nothing else: by rule, and by family under the family's name."""
     any_: Counter[str] = Counter()
     only: Counter[str] = Counter()
     sets, counts = np.unique(failing_N, return_counts=True)
-    for bits, count in zip(sets.tolist(), counts.tolist(), strict=True):
-        names = [name for name, bit in BITS.items() if bits >> bit & 1]
+    for failing, count in zip(sets.tolist(), counts.tolist(), strict=True):
+        names = [name for name, number in bit.items() if failing >> number & 1]
         any_.update(dict.fromkeys(names, count))
         if len(names) == 1:
             only[names[0]] += count
-        family = {name.partition(":")[0] for name in names}
-        if len(family) == 1 and family <= set(FAMILIES):
-            only[family.pop()] += count
-    return {n: any_[n] for n in BITS if any_[n]}, {n: only[n] for n in (*BITS, *FAMILIES) if only[n]}
+        families = {name.partition(":")[0] for name in names}
+        if len(families) == 1 and ":" in names[0]:
+            only[families.pop()] += count
+    order = (*bit, *dict.fromkeys(name.partition(":")[0] for name in bit if ":" in name))
+    return {n: any_[n] for n in bit if any_[n]}, {n: only[n] for n in order if only[n]}

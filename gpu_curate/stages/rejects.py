@@ -78,6 +78,11 @@ class LateRejects:
     def add(self, number: int, reason: str, text: bytes) -> None:
         self._found.setdefault(number, Reject(None, None, reason, head(text)))
 
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Reason by number in the partition."""
+        return {number: self._found[number].reason for number in sorted(self._found)}
+
     def write(self) -> tuple[list[Path], dict[str, Any]]:
         """Publish them. Returns: the files and the facts that the step's receipt has to have; nothing if there are none."""
         if not self._found:

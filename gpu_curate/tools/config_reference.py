@@ -30,6 +30,7 @@ def sections() -> list[tuple[str, type[config.Section]]]:
         ("quality.gopher_repetition", c.GopherRepetition),
         ("quality.c4", c.C4),
         ("quality.fineweb", c.FineWeb),
+        ("quality.columns.NAME", c.ColumnBounds),
         ("dedup", c.Dedup),
         ("dedup.fuzzy", c.Fuzzy),
         ("references", c.Reference),
@@ -54,7 +55,7 @@ def markdown() -> str:
                 model is not config.SourceBase and issubclass(model, config.SourceBase) and name in shared
             ):
                 continue
-            cells = (f"`{name}`", _type(field.annotation), _default(field), field.description or "")
+            cells = (f"`{field.alias or name}`", _type(field.annotation), _default(field), field.description or "")
             lines.append("| " + " | ".join(" ".join(c.split()).replace("|", "\\|") for c in cells) + " |")
         lines.append("")
     return "\n".join(lines)

@@ -24,10 +24,10 @@ from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.report.reasons import NOT_DRAWN
 from gpu_curate.runs.engines import default_workers, make_engine
 from gpu_curate.stages import Context
-from gpu_curate.stages.decisions import BITS, ORDER
 from gpu_curate.stages.documents.schema import SCHEMA
 from gpu_curate.stages.duplicates import CLUSTERS, read_clusters
 from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import publish, read_json, write_json, write_table
 from gpu_curate.store.lock import run_lock
@@ -193,7 +193,7 @@ def _request(
     sources: tuple[str, ...], columns: tuple[str, ...],
 ) -> Request:  # fmt: skip
     """Raises: ConfigError: a name that does not exist, or a choice that goes with another one only."""
-    known = known_reasons()
+    known = known_reasons(context)
     for reason in reasons:
         _check_name("--reason", reason, known)
     if reasons and what == "kept":
@@ -216,9 +216,10 @@ def _request(
     return Request(context, out, what, *asked, tuple(names), {n: types[n] for n in names if n not in COLUMNS})
 
 
-def known_reasons() -> list[str]:
-    """Every reason, and the families that some begin with."""
-    return [*dict.fromkeys(r.partition(":")[0] for r in ORDER if ":" in r), *ORDER, NOT_DRAWN]
+def known_reasons(context: Context) -> list[str]:
+    """Every reason of a run, and the families that some begin with."""
+    reasons = list(bits_of_run(context))
+    return [*dict.fromkeys(r.partition(":")[0] for r in reasons if ":" in r), *reasons, NOT_DRAWN]
 
 
 def _check_name(option: str, name: str, known: list[str]) -> None:
@@ -275,7 +276,7 @@ def export_part(request: Request, part: str) -> dict[str, Any]:
             "split": pa.array(split_N[rows_K], pa.string()),
             "keep": pa.array(keep_N[rows_K]),
             "reason": pa.array(reason_N[rows_K], pa.string()),
-            "failing": _failing(decided["failing"].to_numpy()),
+            "failing": _failing(decided["failing"].to_numpy(), bits_of_run(context)),
             **{n: decided[n] for n in ("partner", "tokens", "bytes")},
         }
         table = _table(request, part, rows_K, doc_id_N[rows_K], own)
@@ -315,10 +316,10 @@ def _chosen(request: Request, part: str, keep_N: np.ndarray, split_N: np.ndarray
     return chosen_N
 
 
-def _failing(failing_K: np.ndarray) -> pa.Array:
+def _failing(failing_K: np.ndarray, bits: dict[str, int]) -> pa.Array:
     """Names of the rules in the bit sets, in the order they are tried."""
-    names = {bits: [r for r in ORDER if bits >> BITS[r] & 1] for bits in np.unique(failing_K).tolist()}
-    return pa.array([names[bits] for bits in failing_K.tolist()], pa.list_(pa.string()))
+    names = {f: [reason for reason, bit in bits.items() if f >> bit & 1] for f in np.unique(failing_K).tolist()}
+    return pa.array([names[failing] for failing in failing_K.tolist()], pa.list_(pa.string()))
 
 
 def _table(request: Request, part: str, rows_K: np.ndarray, doc_id_K: np.ndarray, own: dict[str, Any]) -> pa.Table:

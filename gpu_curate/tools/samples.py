@@ -18,8 +18,8 @@ from gpu_curate.report.reasons import NOT_DRAWN, meaning, ordered
 from gpu_curate.report.samples import Document, Library, differences, jaccard_to_survivor, overlap, score_of
 from gpu_curate.stages import Context
 from gpu_curate.stages.contamination import benchmarks
-from gpu_curate.stages.decisions import ORDER
 from gpu_curate.stages.duplicates import FIRST_REFERENCE
+from gpu_curate.stages.rule_values import bits_of_run
 
 
 def samples(context: Context, reason: str, n: int) -> list[dict[str, Any]]:
@@ -38,8 +38,8 @@ def samples(context: Context, reason: str, n: int) -> list[dict[str, Any]]:
     """
     counts = _counts(context)
     if not counts.get(reason):
-        there = ordered(counts)
-        what = "dropped no document" if reason in (*ORDER, NOT_DRAWN) else "no such reason"
+        there = ordered(counts, context.config)
+        what = "dropped no document" if reason in (*bits_of_run(context), NOT_DRAWN) else "no such reason"
         near = did_you_mean(reason, there)
         raise ConfigError(
             f"samples: {reason}: {what}{near}", f"there are {', '.join(f'{r} ({counts[r]:,})' for r in there)}"
