@@ -15,13 +15,26 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 import numba
+import numpy as np
 from numba.core import config as _numba_config
 from numba.core import event
+from numba.extending import intrinsic as _intrinsic
 
 from gpu_curate import compiled
+
+P = ParamSpec("P")
+R = TypeVar("R")
+# What an intrinsic is made of: Numba's context of a target, a signature, and both with the function that writes the code.
+Context: TypeAlias = Any
+Signature: TypeAlias = Any
+Lowered: TypeAlias = tuple[Signature, Callable[[Context, Any, Signature, list[Any]], Any]]
+# The casts of compiled code. To the type checker every whole number there is an int, whatever its width, as the code itself
+# says nothing else of a sum or a literal; the widths are Numba's business.
+U8, U32, U64 = cast(type[int], np.uint8), cast(type[int], np.uint32), cast(type[int], np.uint64)
+I32, I64 = cast(type[int], np.int32), cast(type[int], np.int64)
 
 # Numba takes settings from .numba_config.yaml of the current folder: where its cache of pickles lies, which library is the
 # CUDA driver. Nothing of that was used yet, and the file counts no more.
@@ -33,7 +46,7 @@ _numba_config._config_fname = os.devnull
 CACHE = ".compiled"  # in a run directory, where nothing else can be written
 
 
-class _Compiling(event.Listener):
+class _Compiling(event.Listener):  # type: ignore[misc]  # Numba has no types for 0.64, so it counts as Any
     """Adds up the time of compiling, that of functions compiled for the sake of others counted once."""
 
     def __init__(self) -> None:
@@ -70,13 +83,26 @@ def source_digest() -> str:
     return state.hexdigest()
 
 
-def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`numba.njit(nogil=True, cache=True, **options)`, as a decorator with or without options."""
+@overload
+def njit(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def njit(*, inline: str = ...) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def njit(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+    """`numba.njit(nogil=True, cache=True, **options)`, as a decorator with or without options; types stay as they are."""
     if function is None:
         return functools.partial(njit, **options)
     dispatcher = numba.njit(nogil=True, **options)(function)
     _enable_cache(dispatcher)
     return dispatcher
+
+
+def intrinsic(*, returns: type[R]) -> Callable[[Callable[Concatenate[Any, P], Lowered]], Callable[P, R]]:
+    """`numba.extending.intrinsic`, as a decorator that says what a call in compiled code takes and returns.
+
+    The decorated function gets the typing context and Numba's type of each argument, and returns a signature and the
+    function that writes the code.
+    """
+    return _intrinsic  # type: ignore[no-any-return]  # Numba's own, which has no types
 
 
 # ------------------------------------------------------------------------------- where what is compiled is kept
@@ -129,7 +155,12 @@ def _temporary_folder() -> Path | None:
     except OSError:
         return None
     maker = os.getpid()
-    atexit.register(lambda: os.getpid() == maker and shutil.rmtree(folder, ignore_errors=True))
+
+    def remove() -> None:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
     return folder
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -103,7 +103,7 @@ def _signature(twin: Twin, inputs: Inputs) -> Arrays:
 
 
 def _signature_variants(inputs: Inputs) -> dict[str, Inputs]:
-    other = "fmix64" if inputs.minhash.family == "affine" else "affine"
+    other: Literal["affine", "fmix64"] = "fmix64" if inputs.minhash.family == "affine" else "affine"
     return {f"signature {other}": replace(inputs, minhash=replace(inputs.minhash, family=other))}
 
 

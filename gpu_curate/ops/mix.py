@@ -7,12 +7,13 @@ pseudorandom number generators", figure 16. The multiplier of shingles and bands
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 GOLDEN = 0x9E3779B97F4A7C15
 FMIX_1, FMIX_2 = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53
 
 
-def fmix64(x: np.ndarray) -> np.ndarray:
+def fmix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """MurmurHash3's 64-bit finaliser of every element of a uint64 array; a bijection that keeps 0 at 0."""
     x = x ^ x >> np.uint64(33)
     x = x * np.uint64(FMIX_1)

@@ -51,7 +51,8 @@ _SAMPLE_BYTES = 64 << 10  # of text; a detector has made up its mind long before
 def _encodings() -> tuple[dict[str, str], dict[str, str]]:
     """charsets.tsv as label → name and name → Python codec."""
     text = resources.files("gpu_curate.text").joinpath("charsets.tsv").read_text(encoding="utf-8")
-    labels, python = {}, {}
+    labels: dict[str, str] = {}
+    python: dict[str, str] = {}
     for line in text.splitlines():
         if not line.startswith("#"):
             name, codec, more = line.split("\t")
@@ -171,9 +172,9 @@ def decoded(body: bytes, http_charset: str | None = None, html: bool = True) -> 
     if b"\x1b" in body and _ISO_2022_JP.search(body) and body.isascii():
         return Decoded(_decode(body, "iso-2022-jp"), "iso-2022-jp", "bytes")
     if any(mark in body for mark in _SEVEN_BIT.values()) and body.isascii():
-        for name, evidence in ((http, "header"), (declared_charset(body) if html else None, "meta")):
-            if name in _SEVEN_BIT and "\ufffd" not in (text := _decode(body, name)):
-                return Decoded(text, name, evidence)
+        for said, evidence in ((http, "header"), (declared_charset(body) if html else None, "meta")):
+            if said in _SEVEN_BIT and "\ufffd" not in (text := _decode(body, said)):
+                return Decoded(text, said, evidence)
     try:
         return Decoded(body.decode("utf-8"), "utf-8", "bytes")
     except UnicodeDecodeError:
@@ -329,7 +330,7 @@ def extract(html: str, how: Extraction) -> str:
 
 
 def _resiliparse(html2text: Any, html: str, how: Extraction) -> str:
-    return html2text.extract_plain_text(html, main_content=True, alt_texts=False).strip()
+    return str(html2text.extract_plain_text(html, main_content=True, alt_texts=False)).strip()
 
 
 def _trafilatura(trafilatura: Any, html: str, how: Extraction) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpu_curate.jit import njit
+from gpu_curate.jit import U8, U64, njit
 
 # What each element means for nesting, one word: flags, end priority << 4, class << 8, classes that it ends << 17.
 _INLINE_FLAG, _RAW_FLAG, _VOID_FLAG = 2, 4, 8
@@ -63,7 +64,7 @@ _NAMES, _WORDS = _elements()
 
 
 @njit
-def _word(h, names, words):  # type: ignore[no-untyped-def]
+def _word(h: int, names: NDArray[np.uint64], words: NDArray[np.int64]) -> int:
     low, high = 0, len(names)
     while low < high:
         middle = (low + high) // 2
@@ -71,11 +72,14 @@ def _word(h, names, words):  # type: ignore[no-untyped-def]
             low = middle + 1
         else:
             high = middle
-    return words[low] if low < len(names) and names[low] == h else 0
+    word: int = words[low] if low < len(names) and names[low] == h else 0
+    return word
 
 
 @njit
-def _scan(b, max_depth, known, words):  # type: ignore[no-untyped-def]
+def _scan(
+    b: NDArray[np.uint8], max_depth: int, known: NDArray[np.uint64], words: NDArray[np.int64]
+) -> tuple[int, int, int, int]:
     """Elements, greatest depth, longest inline run and most attributes, in one pass; stops where max_depth is passed."""
     n = len(b)
     names = np.zeros(max_depth + 1, np.uint64)  # of the open elements
@@ -100,16 +104,16 @@ def _scan(b, max_depth, known, words):  # type: ignore[no-untyped-def]
         closing = c == 47
         if closing:
             i += 1
-            c = b[i] if i < n else np.uint8(0)
+            c = b[i] if i < n else U8(0)
         if not (97 <= (c | 32) <= 122):
             if closing or c == 33 or c == 63:  # </ <! <? up to >
                 while i < n and b[i] != 62:
                     i += 1
             continue  # anything else is a lone "<"
-        h = np.uint64(0)
+        h = U64(0)
         while i < n and b[i] > 32 and b[i] != 62 and b[i] != 47:
             c = b[i]
-            h = h * np.uint64(131) + np.uint64(c | 32 if 65 <= c <= 90 else c)
+            h = h * U64(131) + U64(c | 32 if 65 <= c <= 90 else c)
             i += 1
         selfclosing = False
         attributes = 0
@@ -165,9 +169,9 @@ def _scan(b, max_depth, known, words):  # type: ignore[no-untyped-def]
             if not selfclosing:  # text up to </name
                 while i < n:
                     if b[i] == 60 and i + 1 < n and b[i + 1] == 47:
-                        k, g = i + 2, np.uint64(0)
+                        k, g = i + 2, U64(0)
                         while k < n and (97 <= (b[k] | 32) <= 122):
-                            g = g * np.uint64(131) + np.uint64(b[k] | 32)
+                            g = g * U64(131) + U64(b[k] | 32)
                             k += 1
                         if g == h:
                             break

@@ -26,10 +26,11 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpu_curate.jit import njit
+from gpu_curate.jit import U64, njit
 from gpu_curate.text.sections import Normalize
-from gpu_curate.text.swar import HIGH, ONES, U64, at_most, equals, words
+from gpu_curate.text.swar import HIGH, ONES, at_most, equals, words
 
 
 def normalize(text: str, config: Normalize) -> bytes:
@@ -100,7 +101,7 @@ _8, _16, _48, _56 = U64(8), U64(16), U64(48), U64(56)
 
 
 @njit
-def _is_suspect(text, is_ascii):
+def _is_suspect(text: NDArray[np.uint64], is_ascii: bool) -> bool:
     """False only if `_clean_bytes` would change nothing; `text` as `swar.words`, neither starts nor ends in a blank.
 
     Eight bytes a step, without leaving early: the compiler vectorises it. Windows of three bytes c, p before it and q
@@ -138,7 +139,7 @@ def _is_suspect(text, is_ascii):
 
 
 @njit
-def _clean_bytes(source, target, keep_indentation):
+def _clean_bytes(source: NDArray[np.uint8], target: NDArray[np.uint8], keep_indentation: bool) -> int:
     """Write the cleaned UTF-8 of `source` to `target` (at least as long); return its length in bytes."""
     n = source.size
     out = 0

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from gpu_curate.jit import U64, njit
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.mix import GOLDEN
 from gpu_curate.ops.mix import fmix64 as fmix64_array
-from gpu_curate.ops.simd import as_input, fmix64, njit
-
-U64 = np.uint64
+from gpu_curate.ops.simd import as_input, fmix64
 
 
 @njit
-def _hash_bands(sig_NH, num_bands, rows_per_band, scope_N, band_BN):
+def _hash_bands(
+    sig_NH: NDArray[np.uint32],
+    num_bands: int,
+    rows_per_band: int,
+    scope_N: NDArray[np.uint64],
+    band_BN: NDArray[np.uint64],
+) -> None:
     for d in range(sig_NH.shape[0]):
         scope = scope_N[d] if scope_N.size else U64(0)
         r = 0

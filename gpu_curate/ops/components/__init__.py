@@ -33,7 +33,8 @@ def band_edges(hash_N: Any, valid_N: Any = None) -> tuple[Any, Any]:
     Memory: 8 * N bytes and 32 * E (CPU).
     """
     _check_band(hash_N, valid_N)
-    return twin("components", is_cupy(hash_N)).band_edges(hash_N, valid_N)
+    a_E, b_E = twin("components", is_cupy(hash_N)).band_edges(hash_N, valid_N)
+    return a_E, b_E
 
 
 class Components:

@@ -8,15 +8,14 @@ with 40 bits left, about 45 pairs by chance) are put in order by the full hash a
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpu_curate.jit import njit
+from gpu_curate.jit import I64, U64, njit
 from gpu_curate.ops.simd import as_input
-
-U64, I64 = np.uint64, np.int64
 
 
 @njit
-def _pack(hash_N, valid_N, id_bits, key_K):
+def _pack(hash_N: NDArray[np.uint64], valid_N: NDArray[np.bool_], id_bits: int, key_K: NDArray[np.uint64]) -> int:
     """Keys of the valid documents (valid_N empty: all); returns how many."""
     numbers = (U64(1) << U64(id_bits)) - U64(1)
     count = 0
@@ -27,7 +26,9 @@ def _pack(hash_N, valid_N, id_bits, key_K):
 
 
 @njit
-def _mixed_runs(key_K, hash_N, id_bits, position):
+def _mixed_runs(
+    key_K: NDArray[np.uint64], hash_N: NDArray[np.uint64], id_bits: int, position: NDArray[np.int64]
+) -> int:
     """Positions in runs of equal top bits that hold different hashes, as many as fit; returns how many there are."""
     numbers = (U64(1) << U64(id_bits)) - U64(1)
     count = 0
@@ -74,7 +75,7 @@ def sorted_keys(hash_N: np.ndarray, valid_N: np.ndarray | None, id_bits: int) ->
 
 
 @njit
-def _root(parent_N, d):
+def _root(parent_N: NDArray[np.int64], d: int) -> int:
     while parent_N[d] != d:
         parent_N[d] = parent_N[parent_N[d]]
         d = parent_N[d]
@@ -82,7 +83,7 @@ def _root(parent_N, d):
 
 
 @njit
-def _unite(parent_N, a, b):
+def _unite(parent_N: NDArray[np.int64], a: int, b: int) -> int:
     """1 if a and b were in different components, else 0. The smaller root stays a root."""
     a = I64(_root(parent_N, a))
     b = I64(_root(parent_N, b))
@@ -96,7 +97,9 @@ def _unite(parent_N, a, b):
 
 
 @njit
-def _unite_runs(parent_N, key_K, hash_N, id_bits):
+def _unite_runs(
+    parent_N: NDArray[np.int64], key_K: NDArray[np.uint64], hash_N: NDArray[np.uint64], id_bits: int
+) -> int:
     numbers = (U64(1) << U64(id_bits)) - U64(1)
     edges = 0
     for k in range(1, key_K.size):
@@ -109,7 +112,7 @@ def _unite_runs(parent_N, key_K, hash_N, id_bits):
 
 
 @njit
-def _unite_edges(parent_N, a_E, b_E):
+def _unite_edges(parent_N: NDArray[np.int64], a_E: NDArray[np.int64], b_E: NDArray[np.int64]) -> int:
     joined = 0
     for e in range(a_E.size):
         joined += _unite(parent_N, a_E[e], b_E[e])
@@ -117,7 +120,7 @@ def _unite_edges(parent_N, a_E, b_E):
 
 
 @njit
-def flatten(parent_N):
+def flatten(parent_N: NDArray[np.int64]) -> None:
     """Make every parent the root: a parent has a smaller number, so it is done before its children."""
     for d in range(parent_N.size):
         parent_N[d] = parent_N[parent_N[d]]

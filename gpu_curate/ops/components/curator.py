@@ -79,7 +79,7 @@ def write_edges(edges: Iterable[tuple[Any, Any]], folder: Path, num_gpus: int) -
     for a_E, b_E in edges:
         a_E, b_E = (x.get() if is_cupy(x) else x for x in (a_E, b_E))
         pieces = min(len(a_E), max(num_gpus, -(-len(a_E) // MAX_FILE_EDGES)))
-        cuts = np.linspace(0, len(a_E), pieces + 1).astype(np.int64) if pieces else []
+        cuts = np.linspace(0, len(a_E), pieces + 1 if pieces else 0).astype(np.int64)
         for start, stop in pairwise(cuts):
             files.append(folder / f"edges_{len(files):06d}.parquet")
             pq.write_table(pa.table([a_E[start:stop], b_E[start:stop]], schema=EDGES), files[-1])

@@ -15,17 +15,19 @@ tell for most. Memory: 512 bytes a survivor of the largest component.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpu_curate.jit import njit
+from gpu_curate.jit import I64, U64, njit
 from gpu_curate.ops.simd import as_input
 
-I64, U64 = np.int64, np.uint64
 RANGES = 512  # of the hashes, by their top 9 bits
 FEW = 32  # members of a component for which counting the ranges does not pay
 
 
 @njit
-def distinct(hash_S, offsets, out_S, count_N):
+def distinct(
+    hash_S: NDArray[np.uint64], offsets: NDArray[np.int64], out_S: NDArray[np.uint64], count_N: NDArray[np.int64]
+) -> None:
     """Sort the shingles of every document and leave out repeats: document i is then the next count_N[i] of out_S."""
     place = 0
     for i in range(len(offsets) - 1):
@@ -39,7 +41,7 @@ def distinct(hash_S, offsets, out_S, count_N):
 
 
 @njit
-def _need(a, b, threshold):
+def _need(a: int, b: int, threshold: float) -> int:
     """The fewest common elements with which sets of a and b elements reach the threshold; min(a, b) + 1 if none does."""
     most = min(a, b)
     need = min(max(int(threshold * (a + b) / (1.0 + threshold)), 1), most)
@@ -51,7 +53,7 @@ def _need(a, b, threshold):
 
 
 @njit
-def _common(value_S, i, i_stop, j, j_stop, need):
+def _common(value_S: NDArray[np.uint64], i: int, i_stop: int, j: int, j_stop: int, need: int) -> bool:
     """True if two sorted sets have `need` elements in common."""
     common = 0
     while i < i_stop and j < j_stop:
@@ -65,7 +67,7 @@ def _common(value_S, i, i_stop, j, j_stop, need):
 
 
 @njit
-def _spread(value_S, begin, count, held):
+def _spread(value_S: NDArray[np.uint64], begin: int, count: int, held: NDArray[np.uint8]) -> bool:
     """Elements of a set in each of RANGES equal ranges of hashes. False if one holds more than a byte can count."""
     held[:] = 0
     for i in range(begin, begin + count):
@@ -77,7 +79,7 @@ def _spread(value_S, begin, count, held):
 
 
 @njit
-def _most(held, other):
+def _most(held: NDArray[np.uint8], other: NDArray[np.uint8]) -> int:
     """The most elements that two sets can have in common, by their elements in each range."""
     most = I64(0)
     for k in range(RANGES):
@@ -86,7 +88,17 @@ def _most(held, other):
 
 
 @njit
-def _lead_by_sets(value_S, begin_R, count_R, fixed_R, starts_C1, threshold, leader_R, survivor, held_LR):
+def _lead_by_sets(
+    value_S: NDArray[np.uint64],
+    begin_R: NDArray[np.int64],
+    count_R: NDArray[np.int64],
+    fixed_R: NDArray[np.bool_],
+    starts_C1: NDArray[np.int64],
+    threshold: float,
+    leader_R: NDArray[np.int64],
+    survivor: NDArray[np.int64],
+    held_LR: NDArray[np.uint8],
+) -> int:
     compared = 0
     held = np.zeros(RANGES, np.uint8)
     counted_L = np.zeros(len(held_LR), np.bool_)  # False: a range holds too many elements to be counted
@@ -118,7 +130,15 @@ def _lead_by_sets(value_S, begin_R, count_R, fixed_R, starts_C1, threshold, lead
 
 
 @njit
-def _lead_by_rows(sig_NH, row_R, fixed_R, starts_C1, threshold, leader_R, survivor):
+def _lead_by_rows(
+    sig_NH: NDArray[np.uint32],
+    row_R: NDArray[np.int64],
+    fixed_R: NDArray[np.bool_],
+    starts_C1: NDArray[np.int64],
+    threshold: float,
+    leader_R: NDArray[np.int64],
+    survivor: NDArray[np.int64],
+) -> int:
     compared = 0
     H = sig_NH.shape[1]
     for c in range(len(starts_C1) - 1):
@@ -164,9 +184,18 @@ def lead_by_sets(
     held_LR = np.empty(
         (longest if longest > FEW else 0, RANGES), np.uint8
     )  # pages that no survivor needs stay untouched
-    arrays = (value_S, begin_R, count_R, fixed_R, starts_C1)
-    compared = _lead_by_sets(*map(as_input, arrays), threshold, leader_R, survivor, held_LR)
-    return leader_R, int(compared)
+    compared = _lead_by_sets(
+        as_input(value_S),
+        as_input(begin_R),
+        as_input(count_R),
+        as_input(fixed_R),
+        as_input(starts_C1),
+        threshold,
+        leader_R,
+        survivor,
+        held_LR,
+    )
+    return leader_R, compared
 
 
 def lead_by_rows(
@@ -174,8 +203,9 @@ def lead_by_rows(
 ) -> tuple[np.ndarray, int]:
     """Survivors by the share of signature rows that agree: see `lead_by_sets`; row_R is each member's row of sig_NH."""
     leader_R, survivor = np.empty(len(row_R), np.int64), np.empty(_longest(starts_C1), np.int64)
-    compared = _lead_by_rows(*map(as_input, (sig_NH, row_R, fixed_R, starts_C1)), threshold, leader_R, survivor)
-    return leader_R, int(compared)
+    arrays = (as_input(sig_NH), as_input(row_R), as_input(fixed_R), as_input(starts_C1))
+    compared = _lead_by_rows(*arrays, threshold, leader_R, survivor)
+    return leader_R, compared
 
 
 def _longest(starts_C1: np.ndarray) -> int:

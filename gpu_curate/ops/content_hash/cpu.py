@@ -12,7 +12,7 @@ from gpu_curate.document import TextColumn
 
 def content_hash(text: TextColumn) -> np.ndarray:
     """See `gpu_curate.ops.content_hash.content_hash`."""
-    chars = memoryview(np.ascontiguousarray(text.chars))
+    chars = np.ascontiguousarray(text.chars).data
     offsets = text.offsets.tolist()
     digest = xxhash.xxh3_128_digest  # big-endian: the high half first
     digests = b"".join([digest(chars[a:b]) for a, b in pairwise(offsets)])

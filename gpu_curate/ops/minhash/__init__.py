@@ -79,7 +79,8 @@ def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
         n_shingles_N: int64, shingles with repeats; 0 says "no words".
     Memory: 4 * N * H + 8 * N bytes, plus scratch that does not depend on the text (CPU: under 200 kB).
     """
-    return twin("minhash", text.on_gpu).signatures(text, spec)
+    sig_NH, n_shingles_N = twin("minhash", text.on_gpu).signatures(text, spec)
+    return sig_NH, n_shingles_N
 
 
 def shingles(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
@@ -90,7 +91,8 @@ def shingles(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
         offsets: int64 of N + 1; document i has hash_S[offsets[i] : offsets[i + 1]].
     Memory: about 16 bytes a word.
     """
-    return twin("minhash", text.on_gpu).shingles(text, spec)
+    hash_S, offsets = twin("minhash", text.on_gpu).shingles(text, spec)
+    return hash_S, offsets
 
 
 def jaccard(sig_NH: Any, pairs_P2: Any) -> Any:

@@ -7,29 +7,47 @@ that loop, on the scalar units that the vectors leave idle.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from gpu_curate.document import TextColumn
+from gpu_curate.jit import I64, U32, U64, Context, Lowered, Signature, intrinsic, njit
 from gpu_curate.ops.minhash import EMPTY_ROW, MAX_SHINGLE_WORDS, MinHashSpec
 from gpu_curate.ops.mix import FMIX_1, FMIX_2, GOLDEN
-from gpu_curate.ops.simd import as_input, fmix64, njit, pointer
-from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, scratch, word_hashes
+from gpu_curate.ops.simd import as_input, fmix64, pointer
+from gpu_curate.ops.words.cpu import CHUNK_WORDS, Work, chunk_words, scratch, word_hashes
 
-U64, I64, U32 = np.uint64, np.int64, np.uint32
 K = U64(GOLDEN)
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 BLOCK_ROWS = 112  # affine: 7 vectors of minima and 7 of multipliers, 14 of AVX-512's 32 registers
 TAIL_ROWS = 16
 BLOCK_ROWS_FMIX = 56  # fmix64: the same 14 registers, half as many rows each
 TAIL_ROWS_FMIX = 8
+# hash_W, count, width, the three numbers of `polynomial`, parameters of the rows, row of minima, first row
+RowKernel: TypeAlias = Callable[
+    [
+        NDArray[np.uint64],
+        int,
+        int,
+        int,
+        int,
+        int,
+        NDArray[np.unsignedinteger[Any]],
+        NDArray[np.uint32],
+        int,
+    ],
+    None,
+]
 
 
 @njit
-def polynomial(hash_W, first, width):
+def polynomial(hash_W: NDArray[np.uint64], first: int, width: int) -> tuple[int, int, int]:
     """h of hash_W[first : first + width] without its start, the power that leaves a window, and what the start adds."""
     top = U64(1)
     h = U64(0)
@@ -40,7 +58,7 @@ def polynomial(hash_W, first, width):
 
 
 @njit
-def roll(hash_W, first, count, width, out):
+def roll(hash_W: NDArray[np.uint64], first: int, count: int, width: int, out: NDArray[np.uint64]) -> None:
     """out[j] = shingle of hash_W[first + j : first + j + width], j = 0..count - 1 (at least 1).
 
     The polynomial rolls: two multiplications a shingle whatever the width.
@@ -52,7 +70,7 @@ def roll(hash_W, first, count, width, out):
         out[j + 1] = fmix64(h + start)
 
 
-def _row_kernel(family: str, rows: int):
+def _row_kernel(family: str, rows: int) -> RowKernel:
     """Intrinsic that rolls `count` shingles over hash_W and folds them into the minima row[r : r + rows].
 
     h, top and start are those of `polynomial(hash_W, 0, width)`. It loads one word hash beyond the last shingle, for nothing.
@@ -62,23 +80,34 @@ def _row_kernel(family: str, rows: int):
     lanes = 8 if wide else 16
     vector, vector_32 = ir.VectorType(lane, lanes), ir.VectorType(_I32, lanes)
 
-    def constant(value):
+    def constant(value: int) -> ir.Constant:
         return ir.Constant(vector, [value] * lanes)
 
-    def broadcast(builder, value):
+    def broadcast(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
         one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, _I32(0))
         return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), ir.Constant(vector_32, [0] * lanes))
 
-    def xorshift(builder, value, shift):
+    def xorshift(builder: ir.IRBuilder, value: ir.Value, shift: ir.Value) -> ir.Value:
         return builder.xor(value, builder.lshr(value, shift))
 
-    @intrinsic
-    def kernel(typingctx, hash_W, count, width, h, top, start, parameters, row, r):
-        def codegen(context, builder, signature, args):
+    @intrinsic(returns=type(None))
+    def kernel(
+        typing_context: Any,
+        hash_W: types.Array,
+        count: types.Type,
+        width: types.Type,
+        h: types.Type,
+        top: types.Type,
+        start: types.Type,
+        parameters: types.Array,
+        row: types.Array,
+        r: types.Type,
+    ) -> Lowered:
+        def codegen(context: Context, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]) -> ir.Value:
             hash_W, count, width, h, top, start = args[:6]
             word = pointer(context, builder, signature.args[0], hash_W, _I64(0), _I64)
 
-            def at(k, group, kind):
+            def at(k: int, group: int, kind: ir.Type) -> ir.Value:
                 index = builder.add(args[8], _I64(group * lanes))
                 return pointer(context, builder, signature.args[k], args[k], index, kind)
 
@@ -133,7 +162,14 @@ _fmix_block, _fmix_tail = _row_kernel("fmix64", BLOCK_ROWS_FMIX), _row_kernel("f
 
 
 @njit
-def update(hash_W, count, width, multiplier_H, seed_H, row):
+def update(
+    hash_W: NDArray[np.uint64],
+    count: int,
+    width: int,
+    multiplier_H: NDArray[np.uint32],
+    seed_H: NDArray[np.uint64],
+    row: NDArray[np.uint32],
+) -> None:
     """Fold `count` shingles of hash_W[0:] into the minima; one of multiplier_H (affine) and seed_H (fmix64) is empty."""
     h, top, start = polynomial(hash_W, 0, width)
     r = I64(0)
@@ -152,7 +188,16 @@ def update(hash_W, count, width, multiplier_H, seed_H, row):
 
 
 @njit
-def sign_documents(chars, offsets, work, width, multiplier_H, seed_H, sig_NH, n_shingles_N):
+def sign_documents(
+    chars: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    work: Work,
+    width: int,
+    multiplier_H: NDArray[np.uint32],
+    seed_H: NDArray[np.uint64],
+    sig_NH: NDArray[np.uint32],
+    n_shingles_N: NDArray[np.int64],
+) -> None:
     hash_W = np.empty(
         MAX_SHINGLE_WORDS + CHUNK_WORDS, np.uint64
     )  # width - 1 words of the chunk before; one is read beyond
@@ -205,7 +250,13 @@ def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[np.ndarray, np.ndar
 
 
 @njit
-def shingle_documents(hash_W, word_offsets, width, hash_S, offsets):
+def shingle_documents(
+    hash_W: NDArray[np.uint64],
+    word_offsets: NDArray[np.int64],
+    width: int,
+    hash_S: NDArray[np.uint64],
+    offsets: NDArray[np.int64],
+) -> None:
     for d in range(offsets.size - 1):
         count = offsets[d + 1] - offsets[d]
         if count > 0:
@@ -225,7 +276,7 @@ def shingles(text: TextColumn, spec: MinHashSpec) -> tuple[np.ndarray, np.ndarra
 
 
 @njit
-def _count_equal_rows(sig_NH, pairs_P2, equal_P):
+def _count_equal_rows(sig_NH: NDArray[np.uint32], pairs_P2: NDArray[np.int64], equal_P: NDArray[np.int64]) -> None:
     num_rows = sig_NH.shape[1]
     for p in range(len(pairs_P2)):
         a, b = sig_NH[pairs_P2[p, 0]], sig_NH[pairs_P2[p, 1]]
@@ -237,15 +288,24 @@ def _count_equal_rows(sig_NH, pairs_P2, equal_P):
         equal_P[p] = 0 if empty == num_rows else equal
 
 
-def jaccard(sig_NH: np.ndarray, pairs_P2: np.ndarray) -> np.ndarray:
+def jaccard(sig_NH: np.ndarray, pairs_P2: np.ndarray) -> NDArray[np.float64]:
     """See `gpu_curate.ops.minhash.jaccard`."""
     equal_P = np.empty(len(pairs_P2), np.int64)
     _count_equal_rows(as_input(sig_NH), as_input(pairs_P2), equal_P)
-    return equal_P / sig_NH.shape[1]
+    share_P: NDArray[np.float64] = equal_P / sig_NH.shape[1]
+    return share_P
 
 
 @njit
-def _compare_sets(hash_S, offsets, pairs_P2, table, state, common_P, union_P):
+def _compare_sets(
+    hash_S: NDArray[np.uint64],
+    offsets: NDArray[np.int64],
+    pairs_P2: NDArray[np.int64],
+    table: NDArray[np.uint64],
+    state: NDArray[np.uint8],
+    common_P: NDArray[np.int64],
+    union_P: NDArray[np.int64],
+) -> None:
     """One open-addressing table a pair: state 0 free, 1 in a, 2 in b, 3 in both."""
     for p in range(len(pairs_P2)):
         a, b = pairs_P2[p, 0], pairs_P2[p, 1]
@@ -279,4 +339,5 @@ def jaccard_exact(hash_S: np.ndarray, offsets: np.ndarray, pairs_P2: np.ndarray)
     common_P, union_P = np.empty(len(pairs_P2), np.int64), np.empty(len(pairs_P2), np.int64)
     table, state = np.empty(size, np.uint64), np.empty(size, np.uint8)
     _compare_sets(as_input(hash_S), as_input(offsets), as_input(pairs_P2), table, state, common_P, union_P)
-    return common_P / np.maximum(union_P, 1)
+    share_P: NDArray[np.float64] = common_P / np.maximum(union_P, 1)
+    return share_P

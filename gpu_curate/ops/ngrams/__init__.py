@@ -102,7 +102,8 @@ def probe(text: TextColumn, index: NgramIndex) -> tuple[Any, Any]:
         doc_M, gram_M: int64, every (document, position in index.gram_G) once, sorted by document, then position.
     Memory: 16 bytes a hit, 8 an n-gram of the index, plus scratch that does not depend on the text.
     """
-    return twin("ngrams", text.on_gpu).probe(text, index)
+    doc_M, gram_M = twin("ngrams", text.on_gpu).probe(text, index)
+    return doc_M, gram_M
 
 
 def coverage(hits: tuple[Any, Any], index: NgramIndex, n_docs: int) -> tuple[Any, Any, Any]:
@@ -116,4 +117,5 @@ def coverage(hits: tuple[Any, Any], index: NgramIndex, n_docs: int) -> tuple[Any
         item_N: int64, that item, the lowest number among equals; -1 without a hit.
         hits_N: int32, distinct n-grams of the index found in the document.
     """
-    return twin("ngrams", is_cupy(hits[0])).coverage(hits, index, n_docs)
+    coverage_N, item_N, hits_N = twin("ngrams", is_cupy(hits[0])).coverage(hits, index, n_docs)
+    return coverage_N, item_N, hits_N

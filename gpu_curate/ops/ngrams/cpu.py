@@ -7,17 +7,17 @@ directory then leads to the few indexed n-grams with the same top bits. Both are
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu_curate.document import TextColumn
-from gpu_curate.jit import njit
+from gpu_curate.jit import I64, U64, njit
 from gpu_curate.ops.minhash.cpu import roll
 from gpu_curate.ops.mix import GOLDEN
 from gpu_curate.ops.ngrams import NgramIndex
 from gpu_curate.ops.simd import as_input, fmix64
 from gpu_curate.ops.words import MIN_WEIGHT, UNIT
-from gpu_curate.ops.words.cpu import CHUNK_WORDS, chunk_words, scratch, weighted_words
+from gpu_curate.ops.words.cpu import CHUNK_WORDS, Work, chunk_words, scratch, weighted_words
 
-U64, I64 = np.uint64, np.int64
 K = U64(GOLDEN)
 MIN_FILTER_BITS = 10  # 128 bytes
 
@@ -30,7 +30,15 @@ def _powers(weight: int) -> np.ndarray:
 
 
 @njit
-def roll_weighted(hash_W, weight_W, words, weight, power, out, width):
+def roll_weighted(
+    hash_W: NDArray[np.uint64],
+    weight_W: NDArray[np.uint8],
+    words: int,
+    weight: int,
+    power: NDArray[np.uint64],
+    out: NDArray[np.uint64],
+    width: NDArray[np.int32],
+) -> int:
     """The n-grams of hash_W[:words] by weight: out[j] of the width[j] words from j on. Returns how many there are.
 
     Words enter until the run weighs enough, then its first word leaves: two multiplications a word, as in `roll`.
@@ -51,7 +59,19 @@ def roll_weighted(hash_W, weight_W, words, weight, power, out, width):
 
 
 @njit
-def _item_grams(hash_W, weight_W, word_offsets, weight, whole_items, min_unspaced, power, gram, item, seen, seen_whole):
+def _item_grams(
+    hash_W: NDArray[np.uint64],
+    weight_W: NDArray[np.uint8],
+    word_offsets: NDArray[np.int64],
+    weight: int,
+    whole_items: bool,
+    min_unspaced: int,
+    power: NDArray[np.uint64],
+    gram: NDArray[np.uint64],
+    item: NDArray[np.int64],
+    seen: NDArray[np.bool_],
+    seen_whole: NDArray[np.bool_],
+) -> int:
     """Every n-gram of every item with its item, repeats kept; returns how many."""
     at = I64(0)
     width = np.empty(hash_W.size, np.int32)
@@ -121,7 +141,19 @@ def build(items: TextColumn, n: int, whole_items: bool, min_unspaced_words: int)
 
 
 @njit
-def _probe_documents(chars, offsets, work, width_K, weight, longest, power, gram_G, filter_bits, bit_filter, directory):
+def _probe_documents(
+    chars: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    work: Work,
+    width_K: NDArray[np.int64],
+    weight: int,
+    longest: int,
+    power: NDArray[np.uint64],
+    gram_G: NDArray[np.uint64],
+    filter_bits: int,
+    bit_filter: NDArray[np.uint64],
+    directory: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(document, position) of every hit; once a document, in order of first appearance.
 
     Args:
@@ -207,7 +239,16 @@ def probe(text: TextColumn, index: NgramIndex) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit
-def _cover(doc_M, gram_M, item_offsets, item_E, item_grams_I, coverage_N, item_N, hits_N):
+def _cover(
+    doc_M: NDArray[np.int64],
+    gram_M: NDArray[np.int64],
+    item_offsets: NDArray[np.int64],
+    item_E: NDArray[np.int64],
+    item_grams_I: NDArray[np.int32],
+    coverage_N: NDArray[np.float32],
+    item_N: NDArray[np.int64],
+    hits_N: NDArray[np.int32],
+) -> None:
     found_I = np.zeros(item_grams_I.size, np.int32)
     m = 0
     while m < doc_M.size:

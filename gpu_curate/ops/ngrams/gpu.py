@@ -36,12 +36,14 @@ def probe(text: TextColumn, index: NgramIndex, device: Device | None = None) -> 
         return xp.zeros(0, np.int64), xp.zeros(0, np.int64)
     hash_W, word_offsets = words.word_hashes(text, device)
     width_K, start_K, bit_filter, directory, gram_G = _on_device(index, device)
-    args = (hash_W, np.int64(len(hash_W)), word_offsets, np.int64(len(text)), width_K, start_K, np.int32(len(width_K)))
-    args = (*args, bit_filter, directory, np.int32(index.filter_bits), gram_G)
+    words_of = (hash_W, np.int64(len(hash_W)), word_offsets, np.int64(len(text)))
+    looked_for = (width_K, start_K, np.int32(len(width_K)), bit_filter, directory, np.int32(index.filter_bits), gram_G)
     capacity = MIN_HITS
     while True:  # twice at most: the first try counts all hits, also those it has no room for
         count, doc, gram = xp.zeros(1, np.uint64), xp.empty(capacity, np.int64), xp.empty(capacity, np.int64)
-        device.launch("ngrams", "find_ngrams", len(hash_W), (*args, count, np.int64(capacity), doc, gram))
+        device.launch(
+            "ngrams", "find_ngrams", len(hash_W), (*words_of, *looked_for, count, np.int64(capacity), doc, gram)
+        )
         hits = int(count[0])
         if hits <= capacity:
             break

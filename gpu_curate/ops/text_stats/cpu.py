@@ -14,11 +14,14 @@ Vector loads reach PAD bytes beyond a document's end; the last documents of a bu
 from __future__ import annotations
 
 import functools
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu_curate.document import TextColumn
-from gpu_curate.ops.simd import BLOCK, as_input, borrowed, ctz64, load_u64, njit, popcount64
+from gpu_curate.jit import I64, U8, U32, U64, njit
+from gpu_curate.ops.simd import BLOCK, as_input, borrowed, ctz64, load_u64, popcount64
 from gpu_curate.ops.text_stats import (
     ALPHABETIC,
     C4_MAX_WORD_CHARS,
@@ -62,7 +65,6 @@ from gpu_curate.ops.text_stats.masks import (
     terminal64,
 )
 
-U64, I64, U32, I32, U8 = np.uint64, np.int64, np.uint32, np.int32, np.uint8
 ZERO, ONE, ALL = U64(0), U64(1), U64(0xFFFFFFFFFFFFFFFF)
 PAD = 2 * BLOCK + 2  # a block may start at the document's end; its loads reach 2 bytes further
 
@@ -127,7 +129,7 @@ PHRASE_FLAGS = np.array([flag for _, _, flag in _PHRASES])
 
 
 @functools.cache
-def _stop_slots(words: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.uint64, np.uint64]:
+def _stop_slots(words: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, int, int]:
     """A table of the stop words' hashes, each in a slot of its own: hashes, place in `words`, multiplier m, shift s.
 
     Hash h is looked for at (h * m mod 2^64) >> s. Eight words fit into 16 slots.
@@ -145,18 +147,21 @@ def _stop_slots(words: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.uint
     return slots, place, U64(m), U64(64 - bits)
 
 
+Table: TypeAlias = NDArray[np.integer[Any]]  # of classes of characters
+Work: TypeAlias = tuple[NDArray[np.integer[Any]], ...]  # see `scratch`
+
 CITATIONS = np.frombuffer(b"[edit][citation needed]", np.uint8).copy()
 EDIT_SIZE = len("[edit]")
 
 
 @njit
-def below(bit):
+def below(bit: int) -> int:
     """The bits under number `bit` (0..64)."""
     return ALL if bit >= 64 else (ONE << U64(bit)) - ONE
 
 
 @njit
-def mix(h, c0, c1):
+def mix(h: int, c0: int, c1: int) -> int:
     """One step of the hash of a word or line: see the package."""
     u = (c0 ^ h) * KA
     u ^= u >> U64(32)
@@ -167,7 +172,7 @@ def mix(h, c0, c1):
 
 
 @njit
-def hash_bytes(chars, start, stop):
+def hash_bytes(chars: NDArray[np.uint8], start: int, stop: int) -> int:
     """The hash of a word or line."""
     size = stop - start
     h = U64(size)
@@ -179,7 +184,7 @@ def hash_bytes(chars, start, stop):
 
 
 @njit
-def count_chars(chars, start, stop):
+def count_chars(chars: NDArray[np.uint8], start: int, stop: int) -> int:
     count = 0
     for i in range(start, stop):
         count += not is_tail(chars, i)
@@ -187,18 +192,20 @@ def count_chars(chars, start, stop):
 
 
 @njit
-def is_at(chars, i, a, b):
-    return chars[i] == a and chars[i + 1] == b
+def is_at(chars: NDArray[np.uint8], i: int, a: int, b: int) -> bool:
+    is_pair: bool = chars[i] == a and chars[i + 1] == b
+    return is_pair
 
 
 @njit
-def is_tail(chars, i):
+def is_tail(chars: NDArray[np.uint8], i: int) -> bool:
     """Whether byte i is a continuation byte."""
-    return (chars[i] & 0xC0) == 0x80
+    tail: bool = (chars[i] & 0xC0) == 0x80
+    return tail
 
 
 @njit
-def character(chars, i, end, stage1, stage2):
+def character(chars: NDArray[np.uint8], i: int, end: int, stage1: Table, stage2: Table) -> tuple[int, int, int]:
     """(size, classes, code point) of the character at a lead byte; (1, SYMBOL, -1) where the sequence is ill-formed."""
     c = I64(chars[i])
     size, cp = 1, I64(-1)
@@ -230,7 +237,7 @@ def character(chars, i, end, stage1, stage2):
 
 
 @njit
-def character_before(chars, start, i, stage1, stage2):
+def character_before(chars: NDArray[np.uint8], start: int, i: int, stage1: Table, stage2: Table) -> tuple[int, int]:
     """(start, classes) of the character that ends at i > start; classes SYMBOL if none does."""
     lead = i - 1
     while lead > start and i - lead < 4 and is_tail(chars, lead):
@@ -242,7 +249,7 @@ def character_before(chars, start, i, stage1, stage2):
 
 
 @njit
-def without_closing(chars, start, stop, stage1, stage2):
+def without_closing(chars: NDArray[np.uint8], start: int, stop: int, stage1: Table, stage2: Table) -> tuple[int, int]:
     """(end of chars[start:stop] without the CLOSING characters at its end, classes of the last one left, or 0)."""
     while stop > start:
         c = I64(chars[stop - 1])
@@ -256,7 +263,7 @@ def without_closing(chars, start, stop, stage1, stage2):
 
 
 @njit
-def hides_words(chars, start, stop, stage1, stage2):
+def hides_words(chars: NDArray[np.uint8], start: int, stop: int, stage1: Table, stage2: Table) -> bool:
     """Whether chars[start:stop] holds a letter of a script without spaces."""
     i = start
     while i < stop:
@@ -269,7 +276,7 @@ def hides_words(chars, start, stop, stage1, stage2):
 
 
 @njit
-def phrases_at(chars, i, start, end):
+def phrases_at(chars: NDArray[np.uint8], i: int, start: int, end: int) -> int:
     """Flags of the phrases within chars[start:end] whose key byte is at i."""
     flags = 0
     key = I64(chars[i] | 0x20)
@@ -292,7 +299,7 @@ def phrases_at(chars, i, start, end):
 
 
 @njit
-def without_citations(chars, start, stop):
+def without_citations(chars: NDArray[np.uint8], start: int, stop: int) -> int:
     """The end of chars[start:stop] without the citations at its end."""
     while stop - start >= 2 and chars[stop - 1] == 93:  # ]
         at = stop - 2
@@ -317,7 +324,7 @@ def without_citations(chars, start, stop):
 
 
 @njit
-def stripped_end(chars, start, end, stage1, stage2):
+def stripped_end(chars: NDArray[np.uint8], start: int, end: int, stage1: Table, stage2: Table) -> int:
     """Where the last word of chars[start:end] ends; start if there is none."""
     while end > start:
         at, classes = character_before(chars, start, end, stage1, stage2)
@@ -328,7 +335,7 @@ def stripped_end(chars, start, end, stage1, stage2):
 
 
 @njit
-def write_bits(bits, base, positions, count):
+def write_bits(bits: int, base: int, positions: NDArray[np.int32], count: int) -> int:
     """Append base + the numbers of the set bits to positions[count:]; up to 7 entries more are overwritten."""
     more = I64(popcount64(bits))
     at = count
@@ -342,8 +349,20 @@ def write_bits(bits, base, positions, count):
 
 @njit
 def scan(
-    chars, start, end, stage1, stage2, out_NK, d, bounds, line_hash, line_chars, part_hash, part_chars, letters_to
-):
+    chars: NDArray[np.uint8],
+    start: int,
+    end: int,
+    stage1: Table,
+    stage2: Table,
+    out_NK: NDArray[np.int32],
+    d: int,
+    bounds: NDArray[np.int32],
+    line_hash: NDArray[np.uint64],
+    line_chars: NDArray[np.int32],
+    part_hash: NDArray[np.uint64],
+    part_chars: NDArray[np.int32],
+    letters_to: NDArray[np.uint64],
+) -> tuple[int, int, int]:
     """Everything but the comparisons of words and lines: fills out_NK[d] but for those.
 
     Writes start, end, start, end ... of the words, relative to the document, to bounds; hash and characters of the lines
@@ -654,13 +673,24 @@ def scan(
 
 
 @njit
-def continuations_in(c):
+def continuations_in(c: int) -> int:
     """How many of the 8 bytes are 10xxxxxx."""
     return popcount64(c & ~(c << ONE) & HIGH_BITS)
 
 
 @njit
-def hash_words(chars, start, words, bounds, word, reach, slots, places, multiplier, shift):
+def hash_words(
+    chars: NDArray[np.uint8],
+    start: int,
+    words: int,
+    bounds: NDArray[np.int32],
+    word: NDArray[np.uint64],
+    reach: NDArray[np.uint32],
+    slots: NDArray[np.uint64],
+    places: NDArray[np.uint8],
+    multiplier: int,
+    shift: int,
+) -> int:
     """Hash of every word, and the characters of the words up to it modulo 2^32. Returns how many stop words occur."""
     stop = ZERO
     total = U32(0)
@@ -684,7 +714,7 @@ def hash_words(chars, start, words, bounds, word, reach, slots, places, multipli
 
 
 @njit
-def clear(table, entries):
+def clear(table: NDArray[np.int32], entries: int) -> int:
     """Empty a table for up to `entries` keys, at most half full; returns how far to shift a 64-bit product down."""
     bits = 4
     while (1 << bits) < 2 * entries:
@@ -694,7 +724,9 @@ def clear(table, entries):
 
 
 @njit
-def duplicates(hashes, chars, n, table):
+def duplicates(
+    hashes: NDArray[np.uint64], chars: NDArray[np.int32], n: int, table: NDArray[np.int32]
+) -> tuple[int, int]:
     """(how many of n hashes an equal one precedes, the sum of their characters)."""
     if n < 2:
         return I64(0), I64(0)
@@ -717,7 +749,9 @@ def duplicates(hashes, chars, n, table):
 
 
 @njit
-def likely_repeats(word, words, slots, seen, where):
+def likely_repeats(
+    word: NDArray[np.uint64], words: int, slots: NDArray[np.int32], seen: NDArray[np.uint8], where: NDArray[np.int32]
+) -> int:
     """List in `where` the 2-grams that share a slot of `seen` with another: all that occur twice, and one in eight others.
 
     Two passes without a branch; a table of the 2-grams themselves mispredicts at every other word.
@@ -739,7 +773,16 @@ def likely_repeats(word, words, slots, seen, where):
 
 
 @njit
-def match_ngrams(word, n, first, where, candidates, other, count, rest):
+def match_ngrams(
+    word: NDArray[np.uint64],
+    n: int,
+    first: NDArray[np.int32],
+    where: NDArray[np.int32],
+    candidates: int,
+    other: NDArray[np.int32],
+    count: NDArray[np.int32],
+    rest: NDArray[np.int32],
+) -> int:
     """Guess that an n-gram occurs first where its (n-1)-gram does, and check it; no branch depends on the text.
 
     other[i] = j: so guessed; count[j]: how many equal that of word j; rest: the i whose guess is wrong. Returns its length.
@@ -757,7 +800,16 @@ def match_ngrams(word, n, first, where, candidates, other, count, rest):
 
 
 @njit
-def match_rest(word, n, first, rest, n_rest, table, other, count):
+def match_rest(
+    word: NDArray[np.uint64],
+    n: int,
+    first: NDArray[np.int32],
+    rest: NDArray[np.int32],
+    n_rest: int,
+    table: NDArray[np.int32],
+    other: NDArray[np.int32],
+    count: NDArray[np.int32],
+) -> None:
     """Find out where the n-grams of `rest` occur first, by a table; they equal none of those that were guessed right."""
     if n_rest == 0:
         return
@@ -784,7 +836,21 @@ def match_rest(word, n, first, rest, n_rest, table, other, count):
 
 
 @njit
-def ngrams(word, reach, words, n_chars, out_NK, d, table, seen, first, other, where, count, rest):
+def ngrams(
+    word: NDArray[np.uint64],
+    reach: NDArray[np.uint32],
+    words: int,
+    n_chars: int,
+    out_NK: NDArray[np.int32],
+    d: int,
+    table: NDArray[np.int32],
+    seen: NDArray[np.uint8],
+    first: NDArray[np.int32],
+    other: NDArray[np.int32],
+    where: NDArray[np.int32],
+    count: NDArray[np.int32],
+    rest: NDArray[np.int32],
+) -> None:
     """Fills the n-gram columns of out_NK[d].
 
     `where` lists in order the words where an n-gram starts that occurs twice or more; only there can an (n+1)-gram do so.
@@ -833,7 +899,7 @@ def ngrams(word, reach, words, n_chars, out_NK, d, table, seen, first, other, wh
             out_NK[d, DUPLICATE_NGRAM + n - MIN_DUPLICATE_N] = total
 
 
-def scratch(longest: int) -> tuple[np.ndarray, ...]:
+def scratch(longest: int) -> Work:
     """What `documents` works in, for documents of up to `longest` bytes; what is not written to is never backed by memory.
 
     bounds, word, reach: of the words. first, other, where, count, rest, table, seen: of the n-grams. The next four: of lines
@@ -842,19 +908,39 @@ def scratch(longest: int) -> tuple[np.ndarray, ...]:
     """
     most = longest // 2 + 1 + BLOCK
     word, reach, table, seen = (
-        np.empty(most, U64),
-        np.empty(most, U32),
-        np.empty(4 * most, I32),
-        np.empty(16 * most, U8),
+        np.empty(most, np.uint64),
+        np.empty(most, np.uint32),
+        np.empty(4 * most, np.int32),
+        np.empty(16 * most, np.uint8),
     )
-    first, other, where, count, rest = (np.empty(most, I32) for _ in range(5))
-    line_hash, line_chars, part_hash, part_chars = (np.empty(most, dtype) for dtype in (U64, I32, U64, I32))
+    first, other, where, count, rest = (np.empty(most, np.int32) for _ in range(5))
+    line_hash, part_hash = np.empty(most, np.uint64), np.empty(most, np.uint64)
+    line_chars, part_chars = np.empty(most, np.int32), np.empty(most, np.int32)
     ngram_work = (word, reach, table, seen, first, other, where, count, rest)
-    return np.empty(2 * most, I32), *ngram_work, line_hash, line_chars, part_hash, part_chars, np.empty(BLOCK, U64)
+    return (
+        np.empty(2 * most, np.int32),
+        *ngram_work,
+        line_hash,
+        line_chars,
+        part_hash,
+        part_chars,
+        np.empty(BLOCK, np.uint64),
+    )
 
 
 @njit
-def documents(chars, offsets, stage1, stage2, out_NK, work, slots, places, multiplier, shift):
+def documents(
+    chars: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    stage1: Table,
+    stage2: Table,
+    out_NK: NDArray[np.int32],
+    work: Work,
+    slots: NDArray[np.uint64],
+    places: NDArray[np.uint8],
+    multiplier: int,
+    shift: int,
+) -> None:
     """Fill out_NK for every document of the column."""
     chars, offsets, stage1, stage2 = borrowed(chars), borrowed(offsets), borrowed(stage1), borrowed(stage2)
     out_NK, slots, places = borrowed(out_NK), borrowed(slots), borrowed(places)
@@ -901,10 +987,11 @@ def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> np
     tail_start = int(offsets[with_room])
     tail = np.zeros(stop - tail_start + PAD, np.uint8)
     tail[:-PAD] = text.chars[tail_start:stop]
-    stages = [as_input(stage) for stage in character_classes()]
+    stage1, stage2 = (as_input(stage) for stage in character_classes())
     work = scratch(int((offsets[1:] - offsets[:-1]).max(initial=0)))
-    slots, places, *how = _stop_slots(stop_words)
-    stop = (as_input(slots), as_input(places), *how)
-    documents(as_input(text.chars), as_input(offsets[: with_room + 1]), *stages, stats_NK[:with_room], work, *stop)
-    documents(as_input(tail), as_input(offsets[with_room:] - tail_start), *stages, stats_NK[with_room:], work, *stop)
+    slots, places, multiplier, shift = _stop_slots(stop_words)
+    how = (as_input(slots), as_input(places), multiplier, shift)
+    head_offsets, tail_offsets = as_input(offsets[: with_room + 1]), as_input(offsets[with_room:] - tail_start)
+    documents(as_input(text.chars), head_offsets, stage1, stage2, stats_NK[:with_room], work, *how)
+    documents(as_input(tail), tail_offsets, stage1, stage2, stats_NK[with_room:], work, *how)
     return np.ascontiguousarray(stats_NK.T)

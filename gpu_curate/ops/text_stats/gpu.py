@@ -31,7 +31,7 @@ GROUP = 32  # bytes of text per mask word
 # Masks 1.6; 86 bytes a line, of which prose has one in 150 bytes; 44 a word (hash, length, document, two heads, slots,
 # times, two table slots, candidates), of which English has 0.17 a byte. At worst, one-letter words, 24 bytes a byte.
 FOOTPRINT = Footprint(per_text_byte=1.6 + 86 / 150 + 44 * 0.17, per_document=4 * len(NAMES) + 60)
-_tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_tables: weakref.WeakKeyDictionary[Device, tuple[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 def defines(stop_words: tuple[str, ...]) -> tuple[str, ...]:
@@ -112,13 +112,16 @@ def _lines(text: TextColumn, mask: _Mask, device: Device, stats_KN: Any) -> None
     _launch(device, "read_lines", n, (*chars, *_table(device), *lines, *results))
     hash_L, part_hash_L = xp.empty(n, np.uint64), xp.empty(n, np.uint64)
     part_chars_L, part_kind_L = xp.empty(n, np.int32), xp.empty(n, np.uint8)
-    args = (*chars, text.offsets, *lines[2:], words_L, first_word_N, last_word_N)
-    _launch(device, "hash_lines", n, (*args, hash_L, part_hash_L, part_chars_L, part_kind_L))
+    bounds = (words_L, first_word_N, last_word_N)
+    parts = (part_hash_L, part_chars_L, part_kind_L)
+    _launch(device, "hash_lines", n, (*chars, text.offsets, *lines[2:], *bounds, hash_L, *parts))
 
     chars_L[words_L == 0] = -1  # a blank line is no item
     _duplicates(device, hash_L, chars_L, doc_L, offsets, "duplicate_lines", stats_KN)
-    args = (doc_L, np.int64(n), offsets, n_docs, part_hash_L, part_chars_L, part_kind_L)
-    _launch(device, "join_paragraphs", n, (*args, hash_L, chars_L, stats_KN))  # hash_L, chars_L: now of paragraphs
+    place = (doc_L, np.int64(n), offsets, n_docs)
+    _launch(
+        device, "join_paragraphs", n, (*place, *parts, hash_L, chars_L, stats_KN)
+    )  # hash_L, chars_L: now of paragraphs
     _duplicates(device, hash_L, chars_L, doc_L, offsets, "duplicate_paragraphs", stats_KN)
 
 
@@ -129,15 +132,14 @@ def _words(
     xp, groups, n_docs = device.xp, mask.groups, np.int64(len(text))
     spaces = xp.full(groups + 1, 2**32 - 1, np.uint32)
     starts, counts = xp.empty(groups, np.uint32), xp.empty(groups, np.uint8)
-    args = (text.chars, mask.doc_starts, *mask.place, *_table(device), spaces, starts, counts)
-    _launch(device, "mark_spaces", groups, args)
+    classes = _table(device)
+    _launch(device, "mark_spaces", groups, (text.chars, mask.doc_starts, *mask.place, *classes, spaces, starts, counts))
     before, offsets, n = mask.ranks(starts, counts)
     hash_W, chars_W, doc_W = xp.empty(n, np.uint64), xp.empty(n, np.uint32), xp.empty(n, np.int32)
     found_N = xp.zeros(len(text), np.uint32)
-    args = (text.chars, np.int64(text.chars.size), mask.doc_starts, mask.place[0], np.int64(groups))
-    args = (*args, text.offsets, n_docs, spaces, starts, before)
-    args = (*args, hash_W, chars_W, doc_W, found_N)
-    device.launch("text_stats", "hash_words", groups, args, defines(stop_words))
+    chars = (text.chars, np.int64(text.chars.size), mask.doc_starts, mask.place[0], np.int64(groups))
+    words = (spaces, starts, before, hash_W, chars_W, doc_W, found_N)
+    device.launch("text_stats", "hash_words", groups, (*chars, text.offsets, n_docs, *words), defines(stop_words))
     for bit in range(len(stop_words)):
         stats_KN[NAMES.index("stop_words")] += (found_N >> np.uint32(bit) & np.uint32(1)).astype(np.int32)
     return hash_W, chars_W, doc_W, offsets
@@ -146,7 +148,8 @@ def _words(
 def _table(device: Device) -> tuple[Any, Any]:
     """The class table on the device, uploaded once."""
     if device not in _tables:
-        _tables[device] = tuple(device.upload(stage) for stage in character_classes())
+        stage1, stage2 = character_classes()
+        _tables[device] = device.upload(stage1), device.upload(stage2)
     return _tables[device]
 
 

@@ -7,53 +7,56 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numpy.typing import NDArray
 
+from gpu_curate.jit import Context, Lowered, Signature, intrinsic
 from gpu_curate.ops.simd import BLOCK, pointer
 
 _I64 = ir.IntType(64)
 _V64 = ir.VectorType(ir.IntType(8), BLOCK)
+Mask: TypeAlias = Callable[[NDArray[np.uint8], int], int]
 
 
 def _all(byte: int) -> ir.Constant:
     return ir.Constant(_V64, [byte & 0xFF] * BLOCK)
 
 
-def _equal(b: Any, v: Any, byte: str) -> Any:
+def _equal(b: ir.IRBuilder, v: ir.Value, byte: str) -> ir.Value:
     return b.icmp_unsigned("==", v, _all(ord(byte)))
 
 
-def _within(b: Any, v: Any, first: int, last: int) -> Any:
+def _within(b: ir.IRBuilder, v: ir.Value, first: int, last: int) -> ir.Value:
     return b.icmp_unsigned("<", b.sub(v, _all(first)), _all(last - first + 1))
 
 
-def _any(b: Any, tests: list[Any]) -> Any:
+def _any(b: ir.IRBuilder, tests: list[ir.Value]) -> ir.Value:
     result = tests[0]
     for test in tests[1:]:
         result = b.or_(result, test)
     return result
 
 
-def _lower(b: Any, v: Any) -> Any:
+def _lower(b: ir.IRBuilder, v: ir.Value) -> ir.Value:
     return b.or_(v, _all(0x20))  # right for letters; what else it makes equal is sorted out by who reads the text
 
 
-def _candidates(b: Any, v: Any, v1: Any, v2: Any) -> Any:
+def _candidates(b: ir.IRBuilder, v: ir.Value, v1: ir.Value, v2: ir.Value) -> ir.Value:
     """Bytes where a part of a phrase starts that is rare in prose: each phrase of `cpu.PHRASES` holds one."""
     v = [_lower(b, x) for x in (v, v1, v2)]
     return _any(b, [reduce(b.and_, map(partial(_equal, b), v, part)) for part in ("jav", "psu", "vac", "f u", "kie")])
 
 
-def _mask(test: Callable[..., Any], reach: int = 0) -> Any:
+def _mask(test: Callable[..., ir.Value], reach: int = 0) -> Mask:
     """The mask function of a test over the bytes and, with `reach`, the 1..reach bytes after each."""
 
-    @intrinsic
-    def mask(typingctx: Any, array: Any, i: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    @intrinsic(returns=int)
+    def mask(typing_context: Any, array: types.Array, i: types.Type) -> Lowered:
+        def codegen(context: Context, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]) -> ir.Value:
             vectors = []
             for offset in range(reach + 1):
                 at = builder.add(args[1], _I64(offset))
@@ -66,11 +69,11 @@ def _mask(test: Callable[..., Any], reach: int = 0) -> Any:
     return mask
 
 
-@intrinsic
-def clz64(typingctx: Any, x: Any) -> Any:
+@intrinsic(returns=int)
+def clz64(typing_context: Any, x: types.Type) -> Lowered:
     """Number of leading zero bits of a uint64; 64 of 0."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context: Context, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]) -> ir.Value:
         return builder.ctlz(args[0], ir.IntType(1)(0))
 
     return types.uint64(types.uint64), codegen

@@ -102,7 +102,8 @@ def word_hashes(text: TextColumn) -> tuple[Any, Any]:
         offsets: int64 of N + 1; document i has hash_W[offsets[i] : offsets[i + 1]]. An empty document has no words.
     Memory: 8 bytes a word, plus scratch that does not depend on the text (CPU: under 100 kB).
     """
-    return twin("words", text.on_gpu).word_hashes(text)
+    hash_W, offsets = twin("words", text.on_gpu).word_hashes(text)
+    return hash_W, offsets
 
 
 @cache

@@ -10,13 +10,16 @@ A word that the chunk's end cuts moves to the front of the next chunk: its last 
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu_curate.document import TextColumn
-from gpu_curate.ops.simd import BLOCK, as_input, ctz64, load_u64, lower64, njit, popcount64, word_mask64
+from gpu_curate.jit import I64, U8, U64, njit
+from gpu_curate.ops.simd import BLOCK, as_input, ctz64, load_u64, lower64, popcount64, word_mask64
 from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, UNIT, WORD, fold_table, weight_table
 
-U64, I64, U8 = np.uint64, np.int64, np.uint8
 CHUNK = 4096  # bytes of text: with the scratch that English fills, it stays in a 48 kB first-level cache
 CHUNK_WORDS = CHUNK // 2 + 8  # two bytes a word at least, a cut word from before, one sequence beyond the end
 STEP = 16  # bytes that the hash takes at once
@@ -30,7 +33,20 @@ MASK_0 = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(STEP + 1)], np.uint64
 MASK_1 = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(STEP + 1)], np.uint64)
 
 
-def scratch() -> tuple[np.ndarray, ...]:
+Table: TypeAlias = NDArray[np.integer[Any]]
+Work: TypeAlias = tuple[
+    NDArray[np.uint8],
+    NDArray[np.int32],
+    NDArray[np.uint64],
+    NDArray[np.int32],
+    Table,
+    Table,
+    NDArray[np.uint8],
+    NDArray[np.uint8],
+]
+
+
+def scratch() -> Work:
     """What `chunk_words` works with: 0.1 MB, whatever the text, the two stages of the table, and weights."""
     return (
         # folded bytes: at most 5/3 of the text (MAX_FOLD_GROWTH), a cut word of 16, one sequence beyond the chunk's end,
@@ -46,7 +62,16 @@ def scratch() -> tuple[np.ndarray, ...]:
 
 
 @njit
-def fold(chars, i, stop, end, folded, o, stage1, stage2):
+def fold(
+    chars: NDArray[np.uint8],
+    i: int,
+    stop: int,
+    end: int,
+    folded: NDArray[np.uint8],
+    o: int,
+    stage1: Table,
+    stage2: Table,
+) -> tuple[int, int]:
     """Fold chars[i:stop] into folded[o:]; a sequence that starts before `stop` may read on to `end`. Returns (i, o)."""
     safe = I64(chars.size) - BLOCK  # a vector load from here on would leave the buffer
     while i < stop:
@@ -132,7 +157,7 @@ def fold(chars, i, stop, end, folded, o, stage1, stage2):
 
 
 @njit
-def bounds(folded, n, position):
+def bounds(folded: NDArray[np.uint8], n: int, position: NDArray[np.int32]) -> int:
     """Write start, end, start, end ... of the words of folded[:n], returns how many; a word that reaches n has no end."""
     count = I64(0)
     carry = U64(0)
@@ -159,7 +184,7 @@ def bounds(folded, n, position):
 
 
 @njit
-def mix_step(c0, c1):
+def mix_step(c0: int, c1: int) -> int:
     u = c0 * KA
     u ^= u >> U64(32)
     v = c1 * KB
@@ -169,7 +194,7 @@ def mix_step(c0, c1):
 
 
 @njit
-def hash_word(folded, start, stop, h):
+def hash_word(folded: NDArray[np.uint8], start: int, stop: int, h: int) -> int:
     """Hash of folded[start:stop], which continues a word whose steps so far gave h."""
     while start < stop:
         n = min(stop - start, I64(STEP))
@@ -179,7 +204,15 @@ def hash_word(folded, start, stop, h):
 
 
 @njit
-def hash_words(folded, position, count, step, long_words, hash_W, at):
+def hash_words(
+    folded: NDArray[np.uint8],
+    position: NDArray[np.int32],
+    count: int,
+    step: NDArray[np.uint64],
+    long_words: NDArray[np.int32],
+    hash_W: NDArray[np.uint64],
+    at: int,
+) -> None:
     """hash_W[at + k] of words k = 0..count - 1. Loads first, then arithmetic, which is vectorised; few words are longer."""
     num_long = 0
     for k in range(count):
@@ -203,7 +236,7 @@ def hash_words(folded, position, count, step, long_words, hash_W, at):
 
 
 @njit
-def weigh_word(folded, start, table):
+def weigh_word(folded: NDArray[np.uint8], start: int, table: NDArray[np.uint8]) -> int:
     """Weight of the word whose first code point is at folded[start]. Scripts below U+0800 have the usual one."""
     lead = I64(folded[start])
     if lead < 0xE0:
@@ -213,11 +246,22 @@ def weigh_word(folded, start, table):
     if lead >= 0xF0:
         row = (lead & 0x07) << 12 | (I64(folded[start + 1]) & 0x3F) << 6 | last
         last = I64(folded[start + 3]) & 0x3F
-    return table[row << 2 | last >> 4]
+    weight: int = table[row << 2 | last >> 4]
+    return weight
 
 
 @njit
-def chunk_words(chars, i, end, cut, h, work, hash_W, weight_W, at):
+def chunk_words(
+    chars: NDArray[np.uint8],
+    i: int,
+    end: int,
+    cut: int,
+    h: int,
+    work: Work,
+    hash_W: NDArray[np.uint64],
+    weight_W: NDArray[np.uint8],
+    at: int,
+) -> tuple[int, int, int, int]:
     """Hash the words that end in the next CHUNK bytes of a document.
 
     Args:
@@ -262,7 +306,14 @@ def chunk_words(chars, i, end, cut, h, work, hash_W, weight_W, at):
 
 
 @njit
-def hash_documents(chars, offsets, work, hash_W, weight_W, word_offsets):
+def hash_documents(
+    chars: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    work: Work,
+    hash_W: NDArray[np.uint64],
+    weight_W: NDArray[np.uint8],
+    word_offsets: NDArray[np.int64],
+) -> None:
     at = I64(0)
     for d in range(offsets.size - 1):
         i, end, cut, h = offsets[d], offsets[d + 1], I64(0), U64(0)

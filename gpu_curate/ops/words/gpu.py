@@ -29,7 +29,7 @@ from gpu_curate.ops.words import fold_table
 FOOTPRINT = Footprint(per_text_byte=0.91 + 8 * 0.17, per_document=8)
 GROUP = 32  # bytes of text per mask word
 
-_tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_tables: weakref.WeakKeyDictionary[Device, tuple[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 def word_hashes(text: TextColumn, device: Device | None = None) -> tuple[Any, Any]:
@@ -69,5 +69,6 @@ def word_hashes(text: TextColumn, device: Device | None = None) -> tuple[Any, An
 def _fold_table(device: Device) -> tuple[Any, Any]:
     """The Unicode table on the device, uploaded once."""
     if device not in _tables:
-        _tables[device] = tuple(device.upload(stage) for stage in fold_table())
+        stage1, stage2 = fold_table()
+        _tables[device] = device.upload(stage1), device.upload(stage2)
     return _tables[device]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gpu_curate.jit import njit
 from gpu_curate.text.pii.marks import LEFT, RIGHT, is_digit, stands_left
 from gpu_curate.text.pii.spans import Candidates
 
 
 @njit
-def may_be_card(raw, i):
+def may_be_card(raw: NDArray[np.uint8], i: int) -> bool:
     """Whether digits from here, in one piece or in groups that start with four, have a right checksum where a group ends."""
     if raw[i] < 50 or raw[i] > 54 or not stands_left(raw[i - 1]):  # issuers start with 2 to 6
         return False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpu_curate.jit import njit
+from gpu_curate.jit import U8, U64, njit
 from gpu_curate.text.pii.card import may_be_card
 from gpu_curate.text.pii.iban import may_be_iban
 from gpu_curate.text.pii.ip import may_be_v4, may_be_v6
@@ -19,7 +20,6 @@ from gpu_curate.text.pii.marks import (
     NORTH_AMERICAN_RUN,
     QUAD,
     RUN,
-    U8,
     V6_START,
     ZEROS,
     colons_meet,
@@ -34,7 +34,7 @@ from gpu_curate.text.pii.marks import (
     with_room,
 )
 from gpu_curate.text.pii.phone import may_hold_north_american
-from gpu_curate.text.swar import U64, at_most, count, equals
+from gpu_curate.text.swar import at_most, count, equals
 
 
 def candidates_of(raw: np.ndarray, emails: bool, numbers: bool, ip: bool) -> np.ndarray:
@@ -46,7 +46,9 @@ def candidates_of(raw: np.ndarray, emails: bool, numbers: bool, ip: bool) -> np.
 
 
 @njit
-def _look(text, raw, emails, numbers, ip, out):
+def _look(
+    text: NDArray[np.uint64], raw: NDArray[np.uint8], emails: bool, numbers: bool, ip: bool, out: NDArray[np.int64]
+) -> int:
     """Write (kind, start, stop) of the candidates to `out`; return their number, -1: too many.
 
     `text` is `raw` in words. Run: digits with at most three of ` .-()/` between two, 7 of them within 17 bytes. Quad: four
@@ -153,7 +155,14 @@ def _look(text, raw, emails, numbers, ip, out):
 
 
 @njit
-def still_worthy(raw, rows, edges, targets, chars, ends):
+def still_worthy(
+    raw: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+    edges: NDArray[np.int32],
+    targets: NDArray[np.int32],
+    chars: NDArray[np.uint8],
+    ends: NDArray[np.uint8],
+) -> NDArray[np.int64]:
     """Those of the candidates that a pattern is worth trying at, int64[N, 3] in the same order; a run as what it may be."""
     out = np.empty((len(rows) + 64, 3), np.int64)
     n = 0

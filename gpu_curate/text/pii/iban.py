@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu_curate.jit import njit
 from gpu_curate.text.pii.marks import LEFT, is_digit, right_of, stands_left, stands_right
@@ -13,7 +14,7 @@ from gpu_curate.text.pii.spans import Candidates
 
 
 @njit
-def may_be_iban(raw, start):
+def may_be_iban(raw: NDArray[np.uint8], start: int) -> bool:
     x, y = raw[start], raw[start + 1]
     if x < 65 or x > 90 or y < 65 or y > 90 or not stands_left(raw[start - 1]):
         return False

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu_curate.jit import njit
 from gpu_curate.text.pii.marks import LEFT, QUAD, RIGHT, V6_START, is_hex, stands_left, stands_right
@@ -16,7 +17,7 @@ from gpu_curate.text.pii.spans import Candidates, mask
 
 
 @njit
-def may_be_v4(raw, start, stop):
+def may_be_v4(raw: NDArray[np.uint8], start: int, stop: int) -> bool:
     if not (stands_left(raw[start - 1]) and stands_right(raw[stop], raw[stop + 1])):
         return False
     address = part = width = 0
@@ -39,7 +40,7 @@ def may_be_v4(raw, start, stop):
 
 
 @njit
-def may_be_v6(raw, start):
+def may_be_v6(raw: NDArray[np.uint8], start: int) -> bool:
     if raw[start - 1] == 58 or not stands_left(raw[start - 1]):
         return False
     if raw[start] == 58 and raw[start - 1] == 62:

@@ -8,13 +8,21 @@ from importlib import resources
 from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpu_curate.jit import njit
-from gpu_curate.text.pii.marks import U8, is_letter, stands_left
+from gpu_curate.jit import U8, njit
+from gpu_curate.text.pii.marks import is_letter, stands_left
 
 
 @njit
-def may_be_called(raw, start, edges, targets, chars, ends):
+def may_be_called(
+    raw: NDArray[np.uint8],
+    start: int,
+    edges: NDArray[np.int32],
+    targets: NDArray[np.int32],
+    chars: NDArray[np.uint8],
+    ends: NDArray[np.uint8],
+) -> bool:
     """Whether what stands before a run makes it a number to call: `+`, or a label."""
     if raw[start - 1] == 43:
         return raw[start] != 48 and stands_left(raw[start - 2])  # no country code starts with 0
@@ -89,7 +97,7 @@ def _spellings(word: str) -> set[str]:
 
 
 @njit(inline="always")
-def _blank_before(raw, i):
+def _blank_before(raw: NDArray[np.uint8], i: int) -> int:
     """Bytes of the blank, colon, full stop or number sign that ends before `i`; 0: another character."""
     c = raw[i - 1]
     if c == 32 or c == 58 or c == 46 or c == 35 or c == 9:
@@ -110,7 +118,7 @@ def _blank_before(raw, i):
 
 
 @njit(inline="always")
-def _word_goes_on(raw, i):
+def _word_goes_on(raw: NDArray[np.uint8], i: int) -> bool:
     """Whether a letter or digit of ASCII, or a character that is no punctuation, ends before `i`."""
     c = raw[i - 1]
     if c < 128:
@@ -125,7 +133,14 @@ def _word_goes_on(raw, i):
 
 
 @njit
-def is_called(raw, sign, edges, targets, chars, ends):
+def is_called(
+    raw: NDArray[np.uint8],
+    sign: int,
+    edges: NDArray[np.int32],
+    targets: NDArray[np.int32],
+    chars: NDArray[np.uint8],
+    ends: NDArray[np.uint8],
+) -> bool:
     """Whether a label stands before the number that starts at `sign`, maybe with words between, blanks and colons."""
     low = max(4, sign - _LABEL_BYTES)
     i = sign

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpu_curate.jit import njit
-from gpu_curate.text.swar import ONES, U64, at_most, count, equals
+from gpu_curate.jit import U8, U64, njit
+from gpu_curate.text.swar import ONES, at_most, count, equals
 
 # ------------------------------------------------------------------------------------------------------- first glance
 
 ZEROS, _COMMAS, _BRACKETS = ONES * U64(48), ONES * U64(44), ONES * U64(40)
-U8 = np.uint8
 BLOCK = 16  # words that are looked at closer, or not, together
 MARGIN = 8 * BLOCK  # line ends before the first text and after the last: nothing has to ask whether the buffer goes on
 AT, RUN, IBAN_START, QUAD, V6_START = range(5)  # kinds of candidates
@@ -20,34 +20,34 @@ CARD_START, CALLED, NORTH_AMERICAN_RUN = range(5, 8)  # what a run may be at the
 
 
 @njit(inline="always")
-def is_digit(c):
+def is_digit(c: int) -> bool:
     return c >= 48 and c <= 57
 
 
 @njit(inline="always")
-def is_letter(c):
+def is_letter(c: int) -> bool:
     return ((c | 32) >= 97 and (c | 32) <= 122) or c >= 128
 
 
 @njit(inline="always")
-def is_hex(c):
+def is_hex(c: int) -> bool:
     return is_digit(c) or ((c | 32) >= 97 and (c | 32) <= 102)
 
 
 @njit(inline="always")
-def is_gap(c):
+def is_gap(c: int) -> bool:
     return c == 32 or c == 45 or c == 46 or c == 47 or c == 40 or c == 41
 
 
 @njit(inline="always")
-def put(out, n, kind, start, stop):
+def put(out: NDArray[np.int64], n: int, kind: int, start: int, stop: int) -> int:
     """Write candidate `n`; return the next one's place."""
     out[n, 0], out[n, 1], out[n, 2] = kind, start, stop
     return n + 1
 
 
 @njit(inline="always")
-def count_digits(text, start, stop):
+def count_digits(text: NDArray[np.uint8], start: int, stop: int) -> int:
     """How many of fewer than 256 bytes are digits: a sum of bytes."""
     digits = U8(0)
     for i in range(start, stop):
@@ -56,7 +56,7 @@ def count_digits(text, start, stop):
 
 
 @njit
-def glance_at(raw, seen):
+def glance_at(raw: NDArray[np.uint8], seen: NDArray[np.uint8]) -> None:
     """For each block of `raw`: 1 for an `@`, 2 if it may hold the end of a number, 4 of an IPv4, 8 of an IPv6 address.
 
     By how many digits (of two half blocks), dots after one and colons (of this block and the one before) there are, which
@@ -81,7 +81,7 @@ def glance_at(raw, seen):
 
 
 @njit
-def digits_meet(text):
+def digits_meet(text: NDArray[np.uint64]) -> bool:
     """Whether seven bytes of a run start with a digit, as seven digits within 17 bytes do."""
     some = run_1 = pair_1 = digit_1 = U64(0)
     for i in range(text.size):
@@ -97,7 +97,7 @@ def digits_meet(text):
 
 
 @njit
-def dots_meet(text):
+def dots_meet(text: NDArray[np.uint64]) -> bool:
     """Whether the three dots of an IPv4 address, 15 bytes at most, each between digits, lie in three words."""
     some = digit_1 = dot_1 = dots_1 = pair_1 = U64(0)
     for i in range(text.size):
@@ -110,7 +110,7 @@ def dots_meet(text):
 
 
 @njit
-def colons_meet(text):
+def colons_meet(text: NDArray[np.uint64]) -> bool:
     """Whether two colons meet, or the first three of an IPv6 address, 14 bytes at most, lie in three words."""
     some = colon_1 = colons_1 = pair_1 = U64(0)
     for i in range(text.size):
@@ -123,7 +123,7 @@ def colons_meet(text):
 
 
 @njit(inline="always")
-def may_join(before, after):
+def may_join(before: int, after: int) -> bool:
     """What stands left and right of the `@` of an address."""
     local = is_letter(before) or is_digit(before) or before in (95, 37, 43, 39, 45)  # _%+'-
     return local and (is_letter(after) or is_digit(after))
@@ -136,24 +136,24 @@ def may_join(before, after):
 
 
 @njit
-def with_room(out, n):
+def with_room(out: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     """`out` for n rows, at most twice as many as it has."""
     return out if n <= len(out) else np.concatenate((out, np.empty_like(out)))
 
 
 @njit(inline="always")
-def _is_word(c):
+def _is_word(c: int) -> bool:
     return is_digit(c) or c == 95 or ((c | 32) >= 97 and (c | 32) <= 122)
 
 
 @njit(inline="always")
-def stands_left(c):
+def stands_left(c: int) -> bool:
     """`LEFT`: c may stand left of a finding."""
     return not (_is_word(c) or c == 46 or c == 45 or c == 43 or c == 37 or c == 64)
 
 
 @njit(inline="always")
-def stands_right(c, d):
+def stands_right(c: int, d: int) -> bool:
     """`RIGHT`: c and d after it may stand right of a finding."""
     if c == 46 or c == 45 or c == 43 or c == 37:
         return not (_is_word(d) or d == 64)

@@ -7,16 +7,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpu_curate.jit import njit
+from gpu_curate.jit import U8, U64, njit
 from gpu_curate.text.pii.labels import is_called, phone_labels
-from gpu_curate.text.pii.marks import BLOCK, CALLED, NORTH_AMERICAN_RUN, RIGHT, U8, count_digits, is_digit, stands_right
+from gpu_curate.text.pii.marks import BLOCK, CALLED, NORTH_AMERICAN_RUN, RIGHT, count_digits, is_digit, stands_right
 from gpu_curate.text.pii.spans import Candidates, is_within, mask
-from gpu_curate.text.swar import ONES, U64
+from gpu_curate.text.swar import ONES
 
 
 @njit
-def may_hold_north_american(raw, start, stop):
+def may_hold_north_american(raw: NDArray[np.uint8], start: int, stop: int) -> bool:
     """Whether NXX-NXX-XXXX, NXX.NXX.XXXX or (NXX) NXX-XXXX, blanks allowed, stands in the run."""
     for i in range(start, stop - 9):
         if not (raw[i] >= 50 and is_digit(raw[i]) and is_digit(raw[i + 1]) and is_digit(raw[i + 2])):
@@ -159,7 +160,7 @@ def _wide_phone(buffer: bytearray, view: np.ndarray, run: re.Match[bytes], calle
 
 
 @njit
-def _wide_blocks(words, raw):
+def _wide_blocks(words: NDArray[np.uint64], raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """For each block of `raw`: whether seven digits may end in it, some of them not ASCII or beside a full-width ( ) - sign.
 
     Sums of bytes, as `glance_at` has them; blocks of ASCII cost the look at their words.
@@ -207,7 +208,7 @@ def _first_phones(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int,
     for kind, start, _ in candidates:
         if kind != CALLED:
             continue
-        sign = start - 1 if raw[start - 1 : start] in (b"+", b"(") else start
+        sign = start - 1 if bytes(raw[start - 1 : start]) in (b"+", b"(") else start
         after_stop = raw[sign - 1 : sign] == b"." and raw[sign : sign + 1] != b"+"  # "Tel.0123456"
         if raw[sign : sign + 1] != b"(" and not after_stop and _LEFT_OF_PHONE.match(raw, sign - 1):
             continue

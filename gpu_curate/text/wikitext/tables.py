@@ -120,7 +120,7 @@ class Words:
         self._namespaces: dict[str, dict[str, int]] = {}
         codes: dict[str, dict[str, tuple[str, ...]]] = {}
         flags: dict[str, dict[str, str]] = {}
-        separators: dict[str, list[str]] = {}
+        separators: dict[str, tuple[str, str]] = {}
         for kind, language, key, joined in rows:
             words = joined.split("|")
             if kind == "namespace":
@@ -143,7 +143,8 @@ class Words:
             elif kind == "flag":
                 flags.setdefault(language, {}).update(dict.fromkeys(words, key))
             elif kind == "separator":
-                separators[language] = words
+                after_code, after_text = words
+                separators[language] = after_code, after_text
         for language, own in codes.items():
             spelt = "|".join([*own, *(code for code, today in self.codes.items() if today in own)])
             ends = re.compile(rf";\s*+(?=(?:[^;=]*+=>\s*+)?(?i:{spelt})\s*+:|\Z)")

@@ -75,10 +75,14 @@ def slot_of(slot: re.Match[str], arguments: dict[str, str]) -> str:
 
 
 def _positional(arguments: dict[str, str]) -> list[str]:
-    values = []
+    values: list[str] = []
     while (value := arguments.get(str(len(values) + 1))) is not None:
         values.append(value)
     return values
+
+
+def _title(arguments: dict[str, str], page: Page) -> str | None:
+    return page.title or None
 
 
 def _convert(arguments: dict[str, str], page: Page) -> str | None:
@@ -229,5 +233,5 @@ _HANDLERS: dict[str, Recipe] = {
     "upper": lambda arguments, page: arguments.get("1", "").upper(),
     "lower first": lambda arguments, page: arguments.get("1", "")[:1].lower() + arguments.get("1", "")[1:],
     "upper first": lambda arguments, page: arguments.get("1", "")[:1].upper() + arguments.get("1", "")[1:],
-    "title": lambda arguments, page: page.title or None,
+    "title": _title,
 }

@@ -20,8 +20,8 @@ def without_variants(text: str, language: str) -> str:
     Where the language is unknown, it is that of the variants that the page names; where it has none, nothing is a rule.
     """
     words = wiki_words()
-    for found in () if language else _RULE_LANGUAGE.finditer(text):
-        code = found[1].lower()
+    for named in () if language else _RULE_LANGUAGE.finditer(text):
+        code = named[1].lower()
         language = words.of_variant.get(words.codes.get(code, code), "")
         if language:
             break
