@@ -61,6 +61,14 @@ def write_corpus(folder: Path, seed: int = 7, documents: int = 240) -> dict[str,
     return {"documents": len(pool), "rejected": 2, "empty": len(empties), "copies": len(copies)}
 
 
+def texts_of(run: Path) -> dict[int, str]:
+    """doc_id → text of every document of a finished run, in the order of its partitions."""
+    import gpu_curate as gc
+
+    tables = [t.to_pydict() for t in gc.open_run(run).texts()]
+    return {i: text for t in tables for i, text in zip(t["doc_id"], t["text"], strict=True)}
+
+
 def write_inputs(folder: Path, documents: int) -> None:
     """A corpus, a tokenizer.json trained on its notes, and bench.jsonl: a question taken from it and one that is not."""
     from gpu_curate.tokenizer import train

@@ -35,7 +35,7 @@ from gpu_curate.sources import Split
 from gpu_curate.stages import Context
 from gpu_curate.stages import partition_text as document_text
 from gpu_curate.stages.documents.stage import Documents
-from gpu_curate.stages.partition_text import device_text, host_text, read_origin, without_effect
+from gpu_curate.stages.partition_text import device_text, host_text, read_origin, text_file, without_effect
 from gpu_curate.store.files import read_json
 
 needs_compiler = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
@@ -60,7 +60,8 @@ def read(folder: Path, sources: list[dict], **run: Any) -> Context:
 
 
 def paths(context: Context) -> list[Path]:
-    return [context.box("documents").path(part, ".parquet") for part in context.box("documents").parts()]
+    """The files of the texts."""
+    return [text_file(context.box("documents"), part) for part in context.box("documents").parts()]
 
 
 def texts(path: Path, numbers: np.ndarray | None = None) -> list[bytes]:
@@ -78,9 +79,8 @@ def assert_same_documents(copy: Context, reference: Context) -> list[Path]:
     assert a.parts() == b.parts()
     referring = []
     for part in a.parts():
-        mine, other = a.path(part, ".parquet"), b.path(part, ".parquet")
-        columns = [c for c in pq.read_schema(mine).names if c != "text"]
-        assert pq.read_table(mine, columns=columns).equals(pq.read_table(other, columns=columns))
+        assert a.read_table(part).equals(b.read_table(part))
+        mine, other = text_file(a, part), text_file(b, part)
         assert origin(mine) is None
         whole = texts(other)
         assert whole == [t.encode() for t in pq.read_table(mine, columns=["text"])["text"].to_pylist()]
@@ -390,7 +390,8 @@ def test_a_run_by_reference_writes_what_one_with_a_copy_writes(inputs, copied, t
     reports = [read_json(r / "report" / "report.json") for r in (copied, tmp_path / "r")]
     assert len({json.dumps([r[k] for k in ("documents", "tokens", "bytes", "splits", "text")]) for r in reports}) == 1
     before = Context(copied, outcome.context.config, read_json(copied / "run.json")["folders"])
-    ids = np.concatenate([pq.read_table(p)["doc_id"].to_numpy() for p in paths(before)])
+    box = before.box("documents")
+    ids = np.concatenate([box.read_table(p)["doc_id"].to_numpy() for p in box.parts()])
     assert Library(outcome.context).read(ids) == Library(before).read(ids)
     assert len(Library(before).read(ids)) == len(ids)
 

@@ -54,8 +54,8 @@ def truth(run: Path) -> dict[int, dict]:
     split = {r["doc_id"]: r["split"] for r in in_shards}
     found = {}
     for path in sorted((run / places["documents"]).glob("part-*.parquet")):
-        texts = host_text(path).to_arrow().to_pylist()
-        rows = pq.read_table(path).drop_columns(["text"]).to_pylist()
+        texts = host_text(run / places["texts"] / path.name).to_arrow().to_pylist()
+        rows = pq.read_table(path).to_pylist()
         decided = pq.read_table(run / places["decisions"] / path.name).to_pylist()
         for row, text, d in zip(rows, texts, decided, strict=True):
             kept = d["doc_id"] in split

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from corpora import recipe, write_corpus
+from corpora import recipe, texts_of, write_corpus
 
 from gpu_curate import config, loader, shards_check
 from gpu_curate.errors import ConfigError, FatalError, UnreachableError
@@ -113,10 +113,7 @@ def test_rejects_name_file_offset_and_reason(reference, corpus):
 def test_every_token_range_decodes_to_the_text_of_its_document(reference, tokenizer):
     run, _ = reference
     encoder = load(config.Tokenizer(path=str(tokenizer)))
-    texts = {}
-    for path in (run / "documents").glob("*.parquet"):
-        table = pq.read_table(path, columns=["doc_id", "text"])
-        texts.update(zip(table["doc_id"].to_pylist(), table["text"].to_pylist(), strict=True))
+    texts = texts_of(run)
     rows = pq.read_table(run / "shards" / "documents.parquet").to_pylist()
     streams = {s: np.concatenate(loader.Stream(run / "shards", s).shards) for s in ("train", "validation")}
     assert len(rows) == report(run)["documents"]["kept"]
@@ -706,9 +703,7 @@ def test_deduplicating_twice_changes_nothing(tmp_path, corpus, tokenizer, refere
     kept = set()
     for path in (run / "decisions").glob("*.parquet"):
         kept |= {r["doc_id"] for r in pq.read_table(path).to_pylist() if r["keep"]}
-    texts = []
-    for path in sorted((run / "documents").glob("*.parquet")):
-        texts += [r["text"] for r in pq.read_table(path).to_pylist() if r["doc_id"] in kept]
+    texts = [text for doc_id, text in texts_of(run).items() if doc_id in kept]
     again = jsonl(tmp_path / "kept.jsonl", texts)
     pipeline.execute(one_source(again, tokenizer), tmp_path / "r")
     assert report(tmp_path / "r")["documents"]["dropped"] == {}
@@ -727,9 +722,7 @@ def test_the_validation_bound_pinned_moves_no_document_when_data_is_added(tmp_pa
     pipeline.execute(one_source(tmp_path / "b.jsonl", tokenizer, shards=pinned), tmp_path / "r2")
 
     def sides(run):
-        texts = {}
-        for path in (run / "documents").glob("*.parquet"):
-            texts.update((r["doc_id"], r["text"]) for r in pq.read_table(path).to_pylist())
+        texts = texts_of(run)
         return {texts[r["doc_id"]]: r["split"] for r in pq.read_table(run / "shards" / "documents.parquet").to_pylist()}
 
     before, after = sides(tmp_path / "r"), sides(tmp_path / "r2")

@@ -61,7 +61,7 @@ def test_english_excerpt_has_no_residue_of_markup(tmp_path, shared_data, gpt2):
     facts = execute("simplewiki", tmp_path / "r", gpt2, f"sources.simplewiki.path={dump}")
     assert facts["skipped"]["simplewiki:redirect"] == 99
     assert facts["documents"]["kept"] > 90
-    for path in (tmp_path / "r" / "documents").glob("*.parquet"):
+    for path in (tmp_path / "r" / "texts").glob("*.parquet"):
         for text in pq.read_table(path)["text"].to_pylist():
             assert not any(r in text for r in ("{{", "[[", "|thumb", "style=")), text[:200]
 
@@ -76,7 +76,7 @@ def test_commoncrawl_gives_readable_text_and_a_reason_for_every_record(tmp_path,
     skipped = {"cc:warc_request": 37, "cc:warc_resource": 4, "cc:warc_metadata": 2, "cc:warc_warcinfo": 2}
     assert facts["skipped"] == skipped
     text = "".join(
-        t for p in (tmp_path / "r" / "documents").glob("*.parquet") for t in pq.read_table(p)["text"].to_pylist()
+        t for p in (tmp_path / "r" / "texts").glob("*.parquet") for t in pq.read_table(p)["text"].to_pylist()
     )
     assert text.count("\ufffd") < 5
     assert "Ã©" not in text

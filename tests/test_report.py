@@ -31,6 +31,7 @@ from gpu_curate.report.page import page
 from gpu_curate.report.reasons import GROUPS, REASONS, group, ordered
 from gpu_curate.report.rules import card, looks_like_code
 from gpu_curate.runs import pipeline
+from gpu_curate.stages.partition_text import text_file
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
@@ -310,7 +311,9 @@ def test_sources_rules_and_contamination_give_the_numbers_of_report_json(full):
 def test_characters_and_tokens_per_source_are_those_of_the_texts(full):
     facts, context, _ = full
     box = context.box("documents")
-    table = pa.concat_tables([box.read_table(p, ["text", "source"]) for p in box.parts()])
+    table = pa.concat_tables([box.read_table(p, ["source"]) for p in box.parts()])
+    texts = pa.chunked_array([c for p in box.parts() for c in pq.read_table(text_file(box, p))["text"].chunks])
+    table = table.append_column("text", texts)
     for source, t in facts["text"].items():
         own = table.filter(pc.equal(table["source"].cast(pa.string()), source))["text"]
         assert t["documents"] == len(own)
@@ -593,7 +596,9 @@ def test_partitions_opened_are_bounded(full, monkeypatch):
 def test_library_finds_documents_and_items_anywhere(full):
     _, context, _ = full
     box = context.box("documents")
-    table = pa.concat_tables([box.read_table(p, ["doc_id", "text", "source", "path", "row"]) for p in box.parts()])
+    table = pa.concat_tables([box.read_table(p, ["doc_id", "source", "path", "row"]) for p in box.parts()])
+    texts = pa.chunked_array([c for p in box.parts() for c in pq.read_table(text_file(box, p))["text"].chunks])
+    table = table.append_column("text", texts)
     all_ = {r["doc_id"]: r for r in table.cast(plain(table.schema)).to_pylist()}
     items = context.box("references").read_table("000000", ["doc_id", "text"]).to_pylist()
     found = samples.Library(context).read(

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from corpora import document
+from corpora import document, texts_of
 from places import ROOT
 
 from gpu_curate import config
@@ -275,10 +275,7 @@ def test_a_file_system_without_links_is_said(tmp_path, recipe, monkeypatch):
 
 
 def sides(run: Path) -> dict[str, str]:
-    folders = read_json(run / "run.json")["folders"]
-    texts = {}
-    for path in (run / folders["documents"]).glob("*.parquet"):
-        texts.update((r["doc_id"], r["text"]) for r in pq.read_table(path).to_pylist())
+    texts = texts_of(run)
     rows = pq.read_table(shards_folder(run) / "documents.parquet").to_pylist()
     return {texts[r["doc_id"]]: r["split"] for r in rows}
 

@@ -144,8 +144,7 @@ class Run:
 
     @property
     def documents(self) -> Dataset:
-        """doc_id, text, source, path, row, and kept columns. Where the text lies in the source's file (`run.by_reference`),
-        `text` holds its length and hash: `texts()` reads it."""
+        """doc_id, source, path, row, group and kept columns; `texts()` gives the texts, wherever they lie."""
         return self._dataset("documents")
 
     @property
@@ -173,13 +172,12 @@ class Run:
 
         Raises: FatalError: a source's file has changed since. Memory: the text of a partition.
         """
-        from gpu_curate.stages.partition_text import host_text
+        from gpu_curate.stages.partition_text import host_text, verified_text
 
         box = self._box("documents")
         for part in box.parts():
-            path = box.path(part, ".parquet")
             doc_id = box.read_table(part, ["doc_id"])["doc_id"]
-            yield pa.table({"doc_id": doc_id, "text": host_text(path).to_arrow()})
+            yield pa.table({"doc_id": doc_id, "text": host_text(verified_text(box, part)).to_arrow()})
 
     def loader(self, split: str, batch_size: int, seq_len: int, **options: Any) -> ShardLoader:
         """A ShardLoader of the latest shards; its options and errors are that class's."""

@@ -84,7 +84,7 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
     """Run `function` on the text column of a documents partition, where the run puts documents.
 
     Args:
-        path: its Parquet file.
+        path: the Parquet file of its texts.
         function: texts → arrays whose first axis is the document; called with a column on the host or the device.
     Returns:
         the arrays. Text that cuDF reads otherwise than the documents stage did is read by the CPU, and the report says

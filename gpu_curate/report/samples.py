@@ -26,7 +26,7 @@ from gpu_curate.quality.columns import PREFIX
 from gpu_curate.report.reasons import column_of, group, scored
 from gpu_curate.stages import Context
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
-from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rule_values import column_values
 from gpu_curate.store.artifact import Box
 
@@ -78,12 +78,13 @@ class Library:
                 wanted[box, part].append(doc_id)
         found = {}
         for (box, part), ids in wanted.items():
-            path = self._context.box(box).verified(part, ".parquet")
-            file = pq.ParquetFile(path, memory_map=True)
+            of = self._context.box(box)
+            file = pq.ParquetFile(of.verified(part, ".parquet"), memory_map=True)
+            texts = verified_text(of, part)
             for number, low, high in _row_groups(file):
                 own = [i for i in ids if low <= i <= high]
                 if own:
-                    found.update((d.doc_id, d) for d in _take(path, file, number, own))
+                    found.update((d.doc_id, d) for d in _take(texts, file, number, own))
         return found
 
     def _part(self, box: str, doc_id: int) -> str | None:
@@ -112,7 +113,7 @@ def _row_groups(file: pq.ParquetFile) -> Iterable[tuple[int, int, int]]:
         yield number, statistics.min, statistics.max
 
 
-def _take(path: Path, file: pq.ParquetFile, row_group: int, doc_ids: Sequence[int]) -> list[Document]:
+def _take(texts: Path, file: pq.ParquetFile, row_group: int, doc_ids: Sequence[int]) -> list[Document]:
     columns = ["doc_id", "source", "path", "row"]
     table = file.read_row_group(row_group, columns=columns, use_threads=False)
     ids = table["doc_id"].to_numpy()
@@ -120,9 +121,9 @@ def _take(path: Path, file: pq.ParquetFile, row_group: int, doc_ids: Sequence[in
     rows = rows[ids[np.minimum(rows, len(ids) - 1)] == doc_ids]
     taken = table.take(pa.array(rows))
     before = sum(file.metadata.row_group(g).num_rows for g in range(row_group))
-    texts = host_text(path, rows + before).to_arrow()
-    chars = pc.utf8_length(texts).to_pylist()
-    text = pc.utf8_slice_codeunits(texts, 0, _LOOK_CHARS).to_pylist()
+    column = host_text(texts, rows + before).to_arrow()
+    chars = pc.utf8_length(column).to_pylist()
+    text = pc.utf8_slice_codeunits(column, 0, _LOOK_CHARS).to_pylist()
     places = (taken[c].cast(pa.string()).to_pylist() for c in ("source", "path"))
     rows_of_file = taken["row"].to_pylist()
     return [Document(*v) for v in zip(taken["doc_id"].to_pylist(), *places, rows_of_file, text, chars, strict=True)]

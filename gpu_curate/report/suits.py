@@ -12,7 +12,7 @@ from gpu_curate.quality import rules
 from gpu_curate.quality.rule import Rule
 from gpu_curate.report.reasons import NOT_DRAWN, group, meaning, ordered
 from gpu_curate.stages import Context
-from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.text.scripts import commonest
 
@@ -78,7 +78,7 @@ def script_of(context: Context, source: str) -> str | None:
         return None
     n = box.receipt(part)["documents"]  # type: ignore[index]
     rows = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE_DOCUMENTS)).astype(np.int64))
-    text = host_text(box.verified(part, ".parquet"), rows)
+    text = host_text(verified_text(box, part), rows)
     return commonest(text.raw(i).decode("utf-8", "replace")[:_SAMPLE_CHARS] for i in range(len(text)))
 
 

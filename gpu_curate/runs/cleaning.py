@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpu_curate.errors import ConfigError
-from gpu_curate.stages.order import all_stages
+from gpu_curate.stages.order import BESIDE, all_stages
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import temporary_name
 from gpu_curate.store.lock import remove_temporaries, run_lock
@@ -87,7 +87,7 @@ def _unneeded(run: Path, shards: bool) -> tuple[list[Item], dict[str, str]]:
     needed, unfinished = _needed(run, facts, latest)
     sets = {s["folder"]: s for s in shard_sets(run)}
     reports = {s["report"] for s in sets.values()}
-    boxes = "|".join([s.name for s in all_stages()] + ["rejects", "report"])
+    boxes = "|".join([s.name for s in all_stages()] + [*BESIDE, "report"])
     pattern = re.compile(rf"({boxes})(-[0-9a-f]{{{PRINT_CHARS}}}(-\d+)?)?")
     items, kept = [], {}
     for path in sorted(run.iterdir()):

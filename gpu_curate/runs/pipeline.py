@@ -39,7 +39,7 @@ from gpu_curate.runs.split import Earlier, bound_of, changed_sides, earlier_spli
 from gpu_curate.sources.files import is_remote
 from gpu_curate.sources.listing import fixed_folder
 from gpu_curate.stages import Context, Stage
-from gpu_curate.stages.order import all_stages
+from gpu_curate.stages.order import BESIDE, all_stages
 from gpu_curate.stages.partition_text import without_effect
 from gpu_curate.stages.tokens import PROOFS
 from gpu_curate.store.artifact import Box
@@ -131,7 +131,8 @@ def folders(run: Path, prints: dict[str, str]) -> dict[str, str]:
             continue
         taken = owner(run / name) not in (None, print_)
         chosen[name] = f"{name}-{print_[:12]}" if taken else name
-    chosen["rejects"] = chosen["documents"].replace("documents", "rejects", 1)
+    for beside in BESIDE:
+        chosen[beside] = chosen["documents"].replace("documents", beside, 1)
     return chosen
 
 
@@ -338,7 +339,8 @@ def _tell_sides(runner: _Runner, earlier: Earlier, shards: Path) -> None:
 
 
 def _make_folders(run: Path, prints: dict[str, str], places: dict[str, str]) -> None:
-    (run / places["rejects"]).mkdir(exist_ok=True)
+    for beside in BESIDE:
+        (run / places[beside]).mkdir(exist_ok=True)
     for name, print_ in prints.items():
         marker = run / places[name] / FINGERPRINT
         marker.parent.mkdir(parents=True, exist_ok=True)
@@ -752,7 +754,8 @@ def run_state(run: Path) -> dict[str, Any]:
             "cpu_seconds": round(sum(r.get("cpu_seconds", 0.0) for r in receipts), 3),
             "disk_bytes": disk_bytes(run / folder),
         }
-    boxes.pop("rejects", None)
+    for beside in BESIDE:
+        boxes["documents"]["disk_bytes"] += boxes.pop(beside, {"disk_bytes": 0})["disk_bytes"]
     latest = latest_shards(run)
     complete = Box(below(run, info["folders"]["shards"])).sealed()
     return {

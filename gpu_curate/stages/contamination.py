@@ -12,6 +12,7 @@ from gpu_curate.config import Config
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import CorruptError
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.partition_text import verified_text
 from gpu_curate.store.artifact import RECEIPTS
 from gpu_curate.store.files import read_json, write_json, write_table
 
@@ -57,7 +58,7 @@ class Contamination(Stage):
         from gpu_curate.device.backend import compute
 
         watch = Stopwatch()
-        path = context.box(self.follows).verified(part, ".parquet")
+        path = verified_text(context.box(self.follows), part)
         indexes = indexes_of(context)
 
         def match(text: TextColumn) -> dict[str, Any]:

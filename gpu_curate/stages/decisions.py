@@ -106,7 +106,7 @@ class Decisions(Stage):
                 coverage, item = box.columns(part, f"coverage_{r.name}", f"item_{r.name}")
                 fail(coverage > np.float32(r.max_coverage), "contaminated", item)
         fail(tokens_N - 1 < config.min_tokens, "too_few_tokens")
-        own = LateRejects(context, self.name, part, context.box("documents").path(part, ".parquet"))
+        own = LateRejects(context, self.name, part)
         reject_wordy(values, config.quality, own)
         rejects = own.reasons | late_rejects(context, "tokens", part) | late_rejects(context, "scores", part)
         rejected = np.fromiter(rejects, np.int64)  # what a library could not take is no document, whatever else it is

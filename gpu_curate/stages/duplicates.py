@@ -21,7 +21,7 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.ops import components as components_ops
 from gpu_curate.ops.components import Components, band_edges
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.signatures import fuzzy_of
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import DISK_ERRORS, disk_error, write_table
@@ -208,7 +208,7 @@ class RunCorpus:
 
     def _read_text(self, part: int) -> TextColumn:
         documents, _, name = self.parts[part]
-        return host_text(documents.verified(name, ".parquet"))
+        return host_text(verified_text(documents, name))
 
     def signature_rows(self, numbers: np.ndarray) -> np.ndarray:
         """uint32 signatures of some documents."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from gpu_curate.stages import Stage
 
+BESIDE = ("texts", "rejects")  # folders that the documents stage writes to beside its own, named after it
+
 
 def all_stages() -> list[Stage]:
     """Every stage, in the order of the data flow."""

@@ -1,7 +1,9 @@
 """The text of a documents partition: a column of its own or, by reference, read again from the source's files.
 
+It lies in a file apart, texts/part-000000.parquet beside documents/part-000000.parquet, row by row: ids, sources and kept
+columns are read without it. The items of reference sets are few, so references/ holds theirs with the ids.
 By reference, `text` is no string column but {bytes, content_hi, content_lo}: length and content hash of every text as the
-documents stage saw it. The schema's metadata says under `gpu_curate.origin` where the texts lie: reader, text_column, and
+documents stage saw it; `row` is the document's in its file. The schema's metadata says under `gpu_curate.origin` where the texts lie: reader, text_column, and
 the splits with the number of documents that each gave. Whatever is read again, by pyarrow, our JSON reader or cuDF, must
 have those lengths and hashes: on the host a difference means that the source changed, on the device that cuDF reads it
 otherwise, and then the host reads it.
@@ -13,8 +15,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterable, Iterator
 from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +30,7 @@ from gpu_curate.document import TextColumn
 from gpu_curate.errors import FatalError, InputError, one_line
 from gpu_curate.sources import Record, Split
 from gpu_curate.sources.files import is_remote
+from gpu_curate.store.artifact import Box
 
 TYPE = pa.struct([("bytes", pa.int64()), ("content_hi", pa.uint64()), ("content_lo", pa.uint64())])
 _KEY = b"gpu_curate.origin"
@@ -142,14 +147,14 @@ class OriginWriter:
         self._bytes.append(len(text))
         self._digests.append(xxh3_128_digest(text))
 
-    def column(self) -> pa.Array:
-        """The `text` column of a partition by reference."""
+    def table(self, rows: list[int]) -> pa.Table:
+        """The texts of a partition by reference: `text`, and `row` of every document."""
         halves_N2 = np.frombuffer(b"".join(self._digests), ">u8").reshape(-1, 2).astype(np.uint64)
         values = (pa.array(self._bytes, pa.int64()), pa.array(halves_N2[:, 0]), pa.array(halves_N2[:, 1]))
-        return pa.StructArray.from_arrays(values, fields=list(TYPE))
+        texts = pa.StructArray.from_arrays(values, fields=list(TYPE))
+        return pa.table({"text": texts, "row": pa.array(rows, pa.int64())}, metadata=self._metadata())
 
-    def metadata(self) -> dict[bytes, bytes]:
-        """What the schema says of it."""
+    def _metadata(self) -> dict[bytes, bytes]:
         splits = [[s.path, s.start, s.stop, s.first_row, documents] for s, documents in self._extents]
         value = {"reader": self._reader, "text_column": self._text_column, "splits": splits}
         return {_KEY: json.dumps(value, ensure_ascii=False).encode("utf-8")}
@@ -165,6 +170,26 @@ def read_origin(schema: pa.Schema) -> Origin | None:
     return Origin(value["reader"], value["text_column"], extents)
 
 
+# --------------------------------------------------------------------------------------------------------- where it lies
+
+
+def _text_name(box: Box, part: str) -> str:
+    folder = box.folder.name
+    texts = folder.replace("documents", "texts", 1)
+    return f"part-{part}.parquet" if texts == folder else f"../{texts}/part-{part}.parquet"
+
+
+def text_file(box: Box, part: str) -> Path:
+    """The file that holds the texts of a partition of documents/ or references/."""
+    return box.folder.parent / os.path.normpath(f"{box.folder.name}/{_text_name(box, part)}")
+
+
+def verified_text(box: Box, part: str) -> Path:
+    """`text_file`, checked against its receipt. Raises: CorruptError."""
+    box.verified_file(part, _text_name(box, part))
+    return text_file(box, part)
+
+
 # ----------------------------------------------------------------------------------------------------------- on the host
 
 
@@ -172,7 +197,7 @@ def host_text(path: str | PathLike[str], numbers: np.ndarray | None = None) -> T
     """The texts of a documents or references partition, on the host.
 
     Args:
-        path: its Parquet file.
+        path: the Parquet file of its texts, as `verified_text` gives it.
         numbers: increasing numbers of the documents wanted; only the row groups and splits that hold some are read.
             None: all.
     Returns:

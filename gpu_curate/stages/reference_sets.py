@@ -27,11 +27,12 @@ from gpu_curate.sources.files import find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
 from gpu_curate.sources.listing import File, Listing, is_hidden
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.documents.schema import PASSED_OVER, SCHEMA
+from gpu_curate.stages.documents.schema import PASSED_OVER, SCHEMA, TEXT
 from gpu_curate.stages.signatures import Signatures
 from gpu_curate.store.files import write_json, write_table
 
 _PARQUET = (".parquet", ".pq", ".parq")
+COLUMNS = pa.schema([*SCHEMA, *TEXT])
 MAX_FILE_BYTES = 1 << 30  # of a file that is held whole while its items are taken out
 SUFFIXES = (".jsonl", ".ndjson", ".json", *_PARQUET, ".txt", ".zip")
 
@@ -52,7 +53,7 @@ def reference_files(config: Config) -> list[tuple[Reference, list[File]]]:
 class References(Stage):
     """Read the items of every reference set.
 
-    Reads: `references`.  Writes: documents as in documents/, `source` = name of the set, one per text field.
+    Reads: `references`.  Writes: documents as in documents/, with their texts, `source` = name of the set, one per text field.
     A field that is missing in an item is passed over; a set that gives no text at all is an error.
     Formats: JSON Lines, one JSON document (every list of objects in it, every object that has the fields), Parquet,
     plain text (one item a file), compressed or not, and zip archives of these. A file that cannot be read to its end
@@ -97,7 +98,7 @@ class References(Stage):
         sets = reference_files(config)
         reference, files = sets[task]
         first = MAX_FILES + sum(len(own) for _, own in sets[:task])
-        rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+        rows: dict[str, list[Any]] = {name: [] for name in COLUMNS.names}
         nbytes = 0
         marker = _marker(context, part)
         for number, file in enumerate(files, first):
@@ -107,8 +108,8 @@ class References(Stage):
                     utf8 = normalize(text)
                 except BaseException as e:
                     raise ConfigError(f"reference file {file.path}: item {row}: normalize: {refusal(e)}") from e
-                values = (doc_id(number, row), utf8, reference.name, file.path, row, None)
-                for name, value in zip(SCHEMA.names, values, strict=True):
+                values = (doc_id(number, row), reference.name, file.path, row, None, utf8)
+                for name, value in zip(COLUMNS.names, values, strict=True):
                     rows[name].append(value)
                 nbytes += len(utf8)
         marker.unlink(missing_ok=True)
@@ -120,7 +121,7 @@ class References(Stage):
             )
         box = context.box(self.name)
         path = box.path(part, ".parquet")
-        write_table(path, pa.table({f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}))
+        write_table(path, pa.table({f.name: pa.array(rows[f.name], f.type) for f in COLUMNS}))
         facts = {"documents": len(rows["doc_id"]), "bytes": nbytes, "backend": "cpu", "set": reference.name}
         return box.commit(part, [path], {**facts, **watch.facts()})
 

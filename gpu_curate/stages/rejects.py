@@ -12,8 +12,6 @@ from collections import Counter
 from pathlib import Path
 from typing import IO, Any
 
-import pyarrow.parquet as pq
-
 from gpu_curate.errors import InputError
 from gpu_curate.guard import head
 from gpu_curate.sources import Reject
@@ -66,13 +64,12 @@ class LateRejects:
 
     Args:
         box: the step's.
-        documents: the partition's Parquet file in documents/.
     Raises:
         InputError: at the first one, if `run.strict`.
     """
 
-    def __init__(self, context: Context, box: str, part: str, documents: Path):
-        self._context, self._box, self._part, self._documents = context, box, part, documents
+    def __init__(self, context: Context, box: str, part: str):
+        self._context, self._box, self._part = context, box, part
         self._found: dict[int, Reject] = {}  # by number in the partition
 
     def add(self, number: int, reason: str, text: bytes) -> None:
@@ -89,7 +86,7 @@ class LateRejects:
             return [], {}
         found = dict(sorted(self._found.items()))
         columns = ["doc_id", "source", "path", "row"]
-        rows = pq.read_table(self._documents, columns=columns, use_threads=False).take(list(found)).to_pylist()
+        rows = self._context.box("documents").read_table(self._part, columns).take(list(found)).to_pylist()
         path = late_path(self._context, self._box, self._part)
         with publish(path) as temp, temp.open("w", encoding="utf-8") as f:
             for (number, reject), row in zip(found.items(), rows, strict=True):

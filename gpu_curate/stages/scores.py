@@ -63,16 +63,16 @@ class Scores(Stage):
         from gpu_curate.device.backend import compute
         from gpu_curate.ops.text_stats import text_stats
         from gpu_curate.quality import scores
-        from gpu_curate.stages.partition_text import host_text
+        from gpu_curate.stages.partition_text import host_text, verified_text
 
         watch = Stopwatch()
         config = context.config
-        path = context.box(self.follows).verified(part, ".parquet")
+        path = verified_text(context.box(self.follows), part)
         stop_words = _stop_words(config)
         stats, how, more = compute(context, path, lambda text: dict(text_stats(text, stop_words).items()))
         columns: dict[str, Any] = dict(scores(stats))
         n = len(columns["chars"])
-        rejects = LateRejects(context, self.name, part, path)
+        rejects = LateRejects(context, self.name, part)
         if config.language.model is not None:
             texts = host_text(path).to_arrow().to_pylist()
             columns["language"], columns["language_score"] = _languages(config, texts, rejects)

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gpu_curate import lsh
 from gpu_curate.config import Config, Fuzzy
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.partition_text import verified_text
 from gpu_curate.store.files import write_table
 
 
@@ -60,8 +60,12 @@ class Signatures(Stage):
         fuzzy = context.config.dedup.fuzzy
         plain = None if fuzzy is None else fuzzy_of(fuzzy)
         documents = context.box(self.follows)
-        path = documents.verified(part, ".parquet")
-        scope_N = scope_keys(pq.read_table(path, columns=["source", "group"], use_threads=False), fuzzy)
+        path = verified_text(documents, part)
+        n = (documents.receipt(part) or {})["documents"]
+        scoped = fuzzy is not None and fuzzy.scope == "group"
+        scope_N = (
+            scope_keys(documents.read_table(part, ["source", "group"]), fuzzy) if scoped else np.zeros(n, np.uint64)
+        )
         made, how, more = compute(context, path, lambda text: lsh.hash_documents(text, plain, bands=not scope_N.any()))
         columns: dict[str, Any] = {
             "content_hi": made["content"][:, 0],

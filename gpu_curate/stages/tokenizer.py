@@ -11,7 +11,7 @@ from gpu_curate import guard
 from gpu_curate.config import Config, Tokenizer
 from gpu_curate.errors import ConfigError, NothingKeptError
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.store.files import publish
 
 
@@ -90,7 +90,7 @@ def sample(context: Context, max_bytes: int) -> list[str]:
     for number in np.unique(owner_N[taken]):
         where = np.flatnonzero(owner_N[taken] == number)
         where = where[np.argsort(row_N[taken[where]])]
-        column = host_text(documents.verified(parts[number], ".parquet"), row_N[taken[where]])
+        column = host_text(verified_text(documents, parts[number]), row_N[taken[where]])
         for i, text in zip(where, column.to_arrow().to_pylist(), strict=True):
             texts[i] = text
     return texts

@@ -13,7 +13,7 @@ import numpy as np
 from gpu_curate.config import Config
 from gpu_curate.errors import FatalError
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rejects import LateRejects
 from gpu_curate.store.artifact import RECEIPTS
 from gpu_curate.store.files import publish, write_json
@@ -67,10 +67,9 @@ class Tokens(Stage):
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
         watch = Stopwatch()
         encoder = open_encoder(context.box(self.name).folder)
-        documents = context.box(self.follows).verified(part, ".parquet")
-        text = host_text(documents)
+        text = host_text(verified_text(context.box(self.follows), part))
         box = context.box(self.name)
-        rejects = LateRejects(context, self.name, part, documents)
+        rejects = LateRejects(context, self.name, part)
         path, lengths = box.path(part, ".bin"), np.zeros(len(text), np.int64)
         special, unknown_N = 0, np.zeros(len(text), np.int64)
         with publish(path) as temp, temp.open("wb") as f:

@@ -39,7 +39,7 @@ from gpu_curate.runs.engines import LocalEngine, default_workers
 from gpu_curate.stages import Context
 from gpu_curate.stages.contamination import benchmarks, index_of
 from gpu_curate.stages.documents.stage import Documents
-from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.partition_text import host_text, text_file
 from gpu_curate.stages.reference_sets import References
 from gpu_curate.stages.signatures import band_spec, minhash_spec, scope_keys
 from gpu_curate.store.files import write_json
@@ -190,7 +190,7 @@ def read_sample(config: Config, folder: Path, max_bytes: int) -> Sample:
         for s in config.sources
     ]
     config = config.model_copy(update={"sources": sources})
-    names = ("documents", "rejects", "references")
+    names = ("documents", "texts", "rejects", "references")
     for name in names:
         (folder / name).mkdir()
     context = Context(folder, config, {name: name for name in names})
@@ -215,7 +215,7 @@ def documents(sample: Sample) -> tuple[TextColumn, np.ndarray, list[tuple[str, s
     columns, scopes, where = [], [], []
     for part in sample.parts:
         path = box.path(part, ".parquet")
-        columns.append(host_text(path))
+        columns.append(host_text(text_file(box, part)))
         table = pq.read_table(path, columns=["source", "group", "path", "row"], use_threads=False)
         scopes.append(scope_keys(table, sample.context.config.dedup.fuzzy))
         where += zip(*(table[c].to_pylist() for c in ("source", "path", "row")), strict=True)

@@ -26,7 +26,7 @@ from gpu_curate.runs.engines import default_workers, make_engine
 from gpu_curate.stages import Context
 from gpu_curate.stages.documents.schema import SCHEMA
 from gpu_curate.stages.duplicates import CLUSTERS, read_clusters
-from gpu_curate.stages.partition_text import host_text
+from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import publish, read_json, write_json, write_table
@@ -328,11 +328,11 @@ def _table(request: Request, part: str, rows_K: np.ndarray, doc_id_K: np.ndarray
     documents = context.box("documents")
     path = documents.verified(part, ".parquet")
     stored = {_own_name(n) if n not in SCHEMA.names else n: n for n in pq.read_schema(path).names}
-    plain = [n for n in wanted if n in stored and n != "text"]
+    plain = [n for n in wanted if n in stored]
     read = pq.read_table(path, columns=[stored[n] for n in plain], use_threads=False).take(pa.array(rows_K))
     columns = {**own, **{n: read[stored[n]] for n in plain}}
     if "text" in wanted:
-        columns["text"] = host_text(path, rows_K).to_arrow()
+        columns["text"] = host_text(verified_text(documents, part), rows_K).to_arrow()
     if set(wanted) & set(_OF_CLUSTERS):
         columns.update(_clusters(context, doc_id_K))
     for box in ("scores", "contamination"):

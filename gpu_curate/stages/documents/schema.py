@@ -1,20 +1,20 @@
-"""What documents/ holds: columns, and the files beside the partitions."""
+"""What documents/ and texts/ hold: columns, and the files beside the partitions."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-# what documents/ always has; `keep_columns` follow as strings
+# what documents/ always has; `keep_columns` follow as strings. The texts are in texts/, row by row.
 SCHEMA = pa.schema(
     [
         ("doc_id", pa.int64()),
-        ("text", pa.large_string()),
         ("source", pa.dictionary(pa.int32(), pa.string())),
         ("path", pa.dictionary(pa.int32(), pa.string())),
         ("row", pa.int64()),
         ("group", pa.dictionary(pa.int32(), pa.string())),
     ]
 )
+TEXT = pa.schema([("text", pa.large_string())])
 TASKS = ".tasks.json"  # in documents/: what its tasks read, so that a run that goes on opens no file again to cut it
 FILES = ".files.json"  # in documents/: file number → source, path, size, records where the file says how many
 PASSED_OVER = ".passed_over.json"  # in documents/ and references/: source → what its patterns hold and is not read

@@ -27,7 +27,7 @@ _CLOCK_S = 60.0  # clocks of machines that share a run directory may differ by s
 class Documents(Stage):
     """Read, normalise, scrub and number every document.
 
-    Reads: the sources.  Writes: documents/ (doc_id, text, source, path, row, group, kept columns) and rejects/.
+    Reads: the sources.  Writes: documents/ (doc_id, source, path, row, group, kept columns), texts/ (text) and rejects/.
     With `run.by_reference` the text of some sources stays where it is: see document_text.
     Memory: about four times `partition_bytes` a worker, and the longest record.
     Deviates: a document that is longer than a partition is a partition of its own.

@@ -18,14 +18,15 @@ from gpu_curate.sources import Record, Reject, Skip
 from gpu_curate.stages import Context, Stopwatch
 from gpu_curate.stages.documents.counts import Counts
 from gpu_curate.stages.documents.reading import Place
-from gpu_curate.stages.documents.schema import MARKUP_SAMPLE_CHARS, MARKUP_SUFFIX, SCHEMA
+from gpu_curate.stages.documents.schema import MARKUP_SAMPLE_CHARS, MARKUP_SUFFIX, SCHEMA, TEXT
 from gpu_curate.stages.documents.tasks import Piece
-from gpu_curate.stages.partition_text import OriginWriter
+from gpu_curate.stages.partition_text import OriginWriter, text_file
 from gpu_curate.stages.rejects import place_of, write_reject
 from gpu_curate.store.files import publish, write_json, write_table
 
 _SCRUB_BYTES = 1 << 18  # texts that are searched for personal data in one call; four times as much is no faster
 _SCRUB_ITEMS = 1 << 14
+_GROUP_ROWS = 16384  # of a row group, in documents/ and texts/
 MAX_TEXT_BYTES = (1 << 31) - 1  # of a document: int32 offsets in a string column, and in the kernels' statistics
 
 
@@ -57,7 +58,11 @@ class PartitionWriter:
         config = context.config
         self._scalar_text = scalar_text
         self._names = source.kept
-        self._not_own = {*SCHEMA.names, *source.kept.values()}  # columns of a record that keep their name nowhere
+        self._not_own = {
+            *SCHEMA.names,
+            *TEXT.names,
+            *source.kept.values(),
+        }  # columns of a record that keep their name nowhere
         self._box, self._part, self._source = context.box(box), part, source
         self._rejects_box = context.box("rejects") if context.has("rejects") else None
         self._limit, self._strict = config.run.partition_bytes, config.run.strict
@@ -88,6 +93,7 @@ class PartitionWriter:
 
     def _reset(self) -> None:
         self._rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+        self._texts: list[bytes] = []
         self._kept: dict[str, list[str | None]] = {}
         self._origin = None if self._origin_of is None else OriginWriter(self._origin_of)
         self._bytes = 0
@@ -196,7 +202,7 @@ class PartitionWriter:
         rows = self._rows
         rows["doc_id"].append(number)
         if self._origin is None:
-            rows["text"].append(text)
+            self._texts.append(text)
         else:
             self._origin.add(text, piece.split)
         rows["source"].append(self._source.name)
@@ -253,15 +259,16 @@ class PartitionWriter:
             raise FatalError(f"partition {self._part} holds more than 1,000 partitions' worth of text")
         name, first = self._name(number), number == 0
         rows = self._rows
-        columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}  # text from its UTF-8
-        metadata = None
-        if self._origin is not None:
-            columns["text"], metadata = self._origin.column(), self._origin.metadata()
+        columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}
         own = {name: pa.array(values, pa.string()) for name, values in self._kept.items()}
-        table = pa.table({**columns, **dict(sorted(own.items()))}, metadata=metadata)
-        path = self._box.path(name, ".parquet")
-        write_table(path, table, use_dictionary=["source", "path", "group"], row_group_size=16384)
-        files = [path]
+        files = [self._box.path(name, ".parquet"), text_file(self._box, name)]
+        table = pa.table({**columns, **dict(sorted(own.items()))})
+        write_table(files[0], table, use_dictionary=["source", "path", "group"], row_group_size=_GROUP_ROWS)
+        if self._origin is None:
+            texts = pa.table([pa.array(self._texts, TEXT.field("text").type)], schema=TEXT)  # from its UTF-8
+        else:
+            texts = self._origin.table(rows["row"])
+        write_table(files[1], texts, use_dictionary=False, row_group_size=_GROUP_ROWS)
         if self._markup_sample:
             files.append(self._box.path(name, MARKUP_SUFFIX))
             write_json(files[-1], self._markup_sample)
