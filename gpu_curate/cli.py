@@ -151,7 +151,7 @@ def run(
 
     with make_progress(quiet, _STARTED, to_stderr=as_json) as progress:
         progress.note(f"gpu_curate {__version__}: {config}")  # at once: what follows takes its time to load
-        from gpu_curate.runs.pipeline import execute
+        from gpu_curate.api.pipeline import execute
 
         recipe, folder = _load(config, out, workers, backend, set_, trust_engine)
 
@@ -246,7 +246,7 @@ def plan(
 def status(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")], as_json: AsJson = False) -> None:
     """Say how far a run is."""
     from gpu_curate.console import print_status
-    from gpu_curate.runs.pipeline import run_state
+    from gpu_curate.runs.state import run_state
 
     _print(run_state(run), as_json, print_status)
 

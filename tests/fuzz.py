@@ -160,7 +160,7 @@ class Run:
 
     def __init__(self, folder, name):
         from gpu_curate import config
-        from gpu_curate.runs import pipeline
+        from gpu_curate.api import pipeline
         from gpu_curate.tokenizer import train
 
         train(["some text about the ferry"] * 3, 300, "<|endoftext|>", folder / "tokenizer.json")
@@ -181,7 +181,8 @@ class Run:
     def case(self, data):
         from gpu_curate import shards_check
         from gpu_curate.loader import ShardLoader
-        from gpu_curate.runs.pipeline import check_run_directory, run_state
+        from gpu_curate.runs.checks import check_run_directory
+        from gpu_curate.runs.state import run_state
         from gpu_curate.store.run_directory import latest_shards, shard_sets
 
         self.path.write_bytes(data)

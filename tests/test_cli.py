@@ -264,7 +264,8 @@ def test_the_stage_of_the_documentation_runs_as_written(tmp_path, monkeypatch, f
 
     import pyarrow.parquet as pq
 
-    from gpu_curate.runs import pipeline
+    from gpu_curate.api import pipeline
+    from gpu_curate.runs import fingerprints
     from gpu_curate.store import fingerprint
 
     page = (ROOT / "docs" / "how-it-works.md").read_text()
@@ -272,10 +273,10 @@ def test_the_stage_of_the_documentation_runs_as_written(tmp_path, monkeypatch, f
     module = types.ModuleType("digits")
     monkeypatch.setitem(_sys.modules, "digits", module)
     exec(re.search(r"```python\n(.*)```", block, re.S)[1], module.__dict__)
-    everything = pipeline.all_stages()
-    monkeypatch.setattr(pipeline, "all_stages", lambda: [*everything, module.Digits()])
+    everything = fingerprints.all_stages()
+    monkeypatch.setattr(fingerprints, "all_stages", lambda: [*everything, module.Digits()])
     monkeypatch.setattr(fingerprint, "code_digest", lambda names: "x")
-    monkeypatch.setattr(pipeline, "code_digest", lambda names: "x")
+    monkeypatch.setattr(fingerprints, "code_digest", lambda names: "x")
     recipe_ = config.load(finished[0] / "r.yaml", ["run.engine=inline"])
     outcome = pipeline.execute(recipe_, tmp_path / "r")
     made = [pq.read_table(p) for p in (tmp_path / "r" / "digits").glob("*.parquet")]

@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 from test_cudf_columns import strings
 
 from gpu_curate import config as configs
+from gpu_curate.api import pipeline
 from gpu_curate.device import cudf_columns
 from gpu_curate.errors import FatalError
 from gpu_curate.report.samples import Library
-from gpu_curate.runs import pipeline
 from gpu_curate.runs.planning import make_plan
 from gpu_curate.sources import Split
 from gpu_curate.stages import Context

@@ -17,8 +17,10 @@ from corpora import recipe, write_inputs
 from places import ROOT
 
 from gpu_curate import config
+from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError
-from gpu_curate.runs import pipeline
+from gpu_curate.runs import pipeline as runner
+from gpu_curate.runs import scheduler
 from gpu_curate.runs.engines import LocalEngine, make_engine
 
 
@@ -69,15 +71,15 @@ def test_an_interrupt_while_the_runner_waits_leaves_no_lock_taken(tmp_path, monk
     """What takes the locks of many futures in a loop can be interrupted in the loop."""
     taken = []
 
-    class Interrupted(pipeline.SimpleQueue):
+    class Interrupted(scheduler.SimpleQueue):
         def get(self, *args):
             super().get(*args)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "SimpleQueue", Interrupted)
+    monkeypatch.setattr(scheduler, "SimpleQueue", Interrupted)
     write_inputs(tmp_path, documents=20)
     engine = LocalEngine(1, [])
-    monkeypatch.setattr(pipeline, "make_engine", lambda *args: engine)
+    monkeypatch.setattr(runner, "make_engine", lambda *args: engine)
     submit = engine.submit
     monkeypatch.setattr(engine, "submit", lambda *args: taken.append(submit(*args)) or taken[-1])
     with pytest.raises(KeyboardInterrupt):
@@ -118,12 +120,12 @@ def test_a_run_that_fails_before_its_first_task_closes_its_engine(tmp_path, monk
     closed = []
     engine = LocalEngine(1, [])
     monkeypatch.setattr(engine, "close", lambda kill=False: closed.append(kill))
-    monkeypatch.setattr(pipeline, "make_engine", lambda *args: engine)
+    monkeypatch.setattr(runner, "make_engine", lambda *args: engine)
 
     def fail(*args: object) -> None:
         raise PermissionError(13, "no")
 
-    monkeypatch.setattr(pipeline, broken, fail)
+    monkeypatch.setattr(runner, broken, fail)
     with pytest.raises((OSError, Exception), match="no"):
         pipeline.execute(config.parse(recipe(tmp_path / "corpus", tmp_path / "tokenizer.json")), tmp_path / "r")
     assert closed

@@ -13,10 +13,11 @@ from corpora import recipe, write_inputs
 from typer.testing import CliRunner
 
 from gpu_curate import cli, config
+from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.quality import Quality, bits
 from gpu_curate.report.marks import marks
-from gpu_curate.runs import finished, pipeline
+from gpu_curate.runs import finished
 from gpu_curate.stages.partition_text import host_text
 from gpu_curate.stages.reasons import in_order
 from gpu_curate.tools import export, samples

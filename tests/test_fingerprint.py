@@ -10,7 +10,7 @@ from corpora import recipe
 from places import ROOT
 
 from gpu_curate import config
-from gpu_curate.runs import pipeline
+from gpu_curate.runs.fingerprints import fingerprints
 from gpu_curate.stages.order import all_stages
 from gpu_curate.store import fingerprint
 from gpu_curate.tokenizer import train
@@ -24,7 +24,7 @@ def prints(tmp_path, **keys):
         train(["some text to train on"] * 3, 300, "<|endoftext|>", tokenizer)
     data = recipe(tmp_path, tokenizer, **keys)
     data["sources"] = [{"name": "s", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}]
-    return pipeline.fingerprints(config.parse(data))
+    return fingerprints(config.parse(data))
 
 
 @pytest.mark.parametrize(

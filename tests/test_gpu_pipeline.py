@@ -16,6 +16,7 @@ from cudasim.device import DeviceArray, download, emulated, install, upload
 from cudasim.module import available
 
 from gpu_curate import config
+from gpu_curate.api import pipeline
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import DeviceError
 from gpu_curate.ops.bands import BandSpec, band_hashes
@@ -25,7 +26,6 @@ from gpu_curate.ops.minhash import MinHashSpec, jaccard, jaccard_exact, shingles
 from gpu_curate.ops.ngrams import NgramIndex, coverage, probe
 from gpu_curate.ops.text_stats import text_stats
 from gpu_curate.ops.words import word_hashes
-from gpu_curate.runs import pipeline
 from gpu_curate.store.files import read_json
 
 pytestmark = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")

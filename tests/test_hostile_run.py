@@ -10,11 +10,12 @@ import pytest
 from corpora import recipe, write_corpus
 
 from gpu_curate import config
+from gpu_curate.api.pipeline import execute
 from gpu_curate.errors import ConfigError
 from gpu_curate.loader import shards_folder
 from gpu_curate.runs.cleaning import clean
 from gpu_curate.runs.finished import open_run
-from gpu_curate.runs.pipeline import execute, run_state
+from gpu_curate.runs.state import run_state
 from gpu_curate.store.artifact import RECEIPTS, Box
 from gpu_curate.store.files import open_log, publish, write_json
 from gpu_curate.store.lock import LOCK, lock_holder, run_lock

@@ -14,7 +14,8 @@ import yaml
 from places import ROOT
 
 from gpu_curate import config, tokenizer
-from gpu_curate.runs import pipeline
+from gpu_curate.api import pipeline
+from gpu_curate.runs.fingerprints import fingerprints
 from gpu_curate.tokenizer import train
 
 # each takes 0.1 s or more to import; pandas, where it is installed, comes with Arrow's arrays
@@ -78,5 +79,5 @@ def test_the_proof_of_a_run_serves_before_it_starts_and_only_for_that_content(fi
         assert chosen, damaged
     train(["another sample"] * 9, 280, "<|endoftext|>", folder / "tokenizer.json")
     chosen.clear()
-    pipeline.fingerprints(recipe)
+    fingerprints(recipe)
     assert chosen

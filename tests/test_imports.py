@@ -115,8 +115,6 @@ ALLOWED_UPWARD = {
     ("document", "device.cudf_columns"),  # see the circles
     ("guard", "sources.footers"),
     ("device.backend", "stages.partition_text"),  # `compute` reads the text of a partition for the stage that asks
-    ("runs.pipeline", "report"),  # a run ends with its report; it is to be called by the command line and the face
-    ("runs.pipeline", "report.intake"),
 }
 
 

@@ -16,9 +16,9 @@ from places import ROOT
 from typer.testing import CliRunner
 
 from gpu_curate import cli, config
+from gpu_curate.api import pipeline
 from gpu_curate.config.yaml import read_yaml
 from gpu_curate.errors import ConfigError
-from gpu_curate.runs import pipeline
 from gpu_curate.tools import config_reference as reference
 from gpu_curate.tools import recipes
 

@@ -21,8 +21,8 @@ import yaml
 from corpora import recipe, texts_of, write_corpus
 
 from gpu_curate import config, loader, shards_check
+from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError, FatalError, UnreachableError
-from gpu_curate.runs import pipeline
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import load, train
 

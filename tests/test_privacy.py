@@ -17,8 +17,8 @@ from corpora import recipe
 from test_cli import run as command
 
 from gpu_curate import config, privacy
+from gpu_curate.api.pipeline import execute
 from gpu_curate.errors import ConfigError, RetryableError
-from gpu_curate.runs.pipeline import execute
 from gpu_curate.sources.files import PROTOCOLS, check_protocol, find, open_raw
 
 CLEAN = [

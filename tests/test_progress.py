@@ -19,8 +19,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gpu_curate import __version__, cli, config, console
+from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError, FatalError
-from gpu_curate.runs import pipeline, progress
+from gpu_curate.runs import progress, scheduler
+from gpu_curate.runs.state import run_state
 from gpu_curate.store.lock import run_lock
 
 ROOT = Path(__file__).parents[1]
@@ -143,7 +145,7 @@ def test_a_run_keeps_its_log_and_says_how_far_it_is(inputs, tmp_path):
 
     class Spy(progress.Quiet):
         def box(self, *call):
-            seen.append((call, pipeline.run_state(tmp_path / "r")))
+            seen.append((call, run_state(tmp_path / "r")))
 
     pipeline.execute(config.parse(data), tmp_path / "r", Spy())
     ends = {}
@@ -153,7 +155,7 @@ def test_a_run_keeps_its_log_and_says_how_far_it_is(inputs, tmp_path):
         if done == total:
             assert name not in ends  # told once
             ends[name] = done
-    state = pipeline.run_state(tmp_path / "r")
+    state = run_state(tmp_path / "r")
     assert ends == {name: box["partitions"] for name, box in state["boxes"].items()}
     assert (state["state"], state["complete"], state["pid"]) == ("complete", True, None)
     assert all(box["total"] == box["partitions"] > 0 for box in state["boxes"].values())
@@ -199,10 +201,10 @@ def test_status_tells_stopped_failed_killed_and_starting_apart(inputs, tmp_path,
             raise error
 
         with monkeypatch.context() as m:
-            m.setattr(pipeline._Runner, "_collect", stop)
+            m.setattr(scheduler.Runner, "_collect", stop)
             with pytest.raises(type(error)):
                 pipeline.execute(config.parse(data), tmp_path / "r")
-        return pipeline.run_state(tmp_path / "r")
+        return run_state(tmp_path / "r")
 
     state = end_with(KeyboardInterrupt())
     assert (state["state"], state["complete"], state["pid"]) == ("stopped", False, None)
@@ -213,13 +215,13 @@ def test_status_tells_stopped_failed_killed_and_starting_apart(inputs, tmp_path,
     file = tmp_path / "r" / ".status.json"
     said = json.loads(file.read_text()) | {"state": "running", "why": None}
     file.write_text(json.dumps(said))
-    assert pipeline.run_state(tmp_path / "r")["state"] == "killed"  # it says that it runs, and nobody holds its lock
+    assert run_state(tmp_path / "r")["state"] == "killed"  # it says that it runs, and nobody holds its lock
     file.write_text(json.dumps(said | {"host": "another"}))
-    assert pipeline.run_state(tmp_path / "r")["state"] == "running"
+    assert run_state(tmp_path / "r")["state"] == "running"
     with pytest.raises(ConfigError, match="is not a run directory"):
-        pipeline.run_state(tmp_path / "nowhere")
+        run_state(tmp_path / "nowhere")
     with run_lock(tmp_path / "new"):  # its first moment
-        state = pipeline.run_state(tmp_path / "new")
+        state = run_state(tmp_path / "new")
         assert (state["state"], state["pid"], state["boxes"]) == ("running", os.getpid(), {})
         shown = CliRunner().invoke(cli.app, ["status", str(tmp_path / "new")]).output
         assert f"{tmp_path}/new: running (process {os.getpid()})" in shown
@@ -233,7 +235,7 @@ def test_status_tells_of_how_many_how_fast_and_how_long_yet(inputs, tmp_path):
     said["boxes"]["scores"] |= {"total": 1234, "bytes_per_s": 45_600_000, "left_s": 3700.0}
     file.write_text(json.dumps(said | {"state": "running", "updated": time.time() - 40}))
     with run_lock(tmp_path / "r"):
-        state = pipeline.run_state(tmp_path / "r")
+        state = run_state(tmp_path / "r")
         shown = CliRunner().invoke(cli.app, ["status", str(tmp_path / "r")]).output
     assert state["boxes"]["scores"]["total"] == 1234
     assert state["boxes"]["scores"]["left_s"] == pytest.approx(3660, abs=5)

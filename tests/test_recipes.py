@@ -14,7 +14,7 @@ from languages import TEXTS
 from places import ROOT
 
 from gpu_curate import config, shards_check
-from gpu_curate.runs import pipeline
+from gpu_curate.api import pipeline
 from gpu_curate.runs.planning import make_plan
 from gpu_curate.store.files import read_json
 

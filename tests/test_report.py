@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_curate import config
+from gpu_curate.api import pipeline
 from gpu_curate.console import _funnel
 from gpu_curate.quality import FAMILIES
 from gpu_curate.report import charts, markup, samples
@@ -30,7 +31,6 @@ from gpu_curate.report.funnel import folded
 from gpu_curate.report.page import page
 from gpu_curate.report.reasons import GROUPS, REASONS, group, ordered
 from gpu_curate.report.rules import card, looks_like_code
-from gpu_curate.runs import pipeline
 from gpu_curate.stages.partition_text import text_file
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.files import read_json

@@ -17,14 +17,17 @@ from corpora import document, texts_of
 from places import ROOT
 
 from gpu_curate import config
+from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError, FatalError, NothingKeptError
 from gpu_curate.loader import ShardLoader, shards_folder
-from gpu_curate.runs import cleaning, pipeline
+from gpu_curate.runs import cleaning
 from gpu_curate.runs.cleaning import clean
 from gpu_curate.runs.planning import make_plan
+from gpu_curate.runs.state import run_state
 from gpu_curate.shards_check import verify
 from gpu_curate.store import run_directory
 from gpu_curate.store.files import read_json
+from gpu_curate.store.run_directory import RUN_FILE
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ def test_plain_names_are_the_latest_and_earlier_sets_stay_with_their_reports(tmp
     pipeline.execute(recipe(min_tokens=60), run)  # back to an earlier threshold
     is_whole(run)
     assert target(run) == names[1]
-    sets = pipeline.run_state(run)["sets"]
+    sets = run_state(run)["sets"]
     assert next(s["folder"] for s in sets) == names[1]
     assert {s["folder"]: (s["latest"], s["differs"].get("min_tokens")) for s in sets} == {
         names[0]: (False, [60, 0]),
@@ -113,7 +116,7 @@ def test_a_run_that_kept_nothing_leaves_the_last_good_one(tmp_path, recipe):
     with pytest.raises(NothingKeptError):
         pipeline.execute(recipe(min_tokens=10**6), run)
     assert read_json(run / "report" / "report.json")["documents"]["kept"] == 0  # nothing else is there: it says why
-    assert pipeline.run_state(run)["shards"] is None
+    assert run_state(run)["shards"] is None
     pipeline.execute(recipe(), run)
     good = target(run)
     is_whole(run)
@@ -123,7 +126,7 @@ def test_a_run_that_kept_nothing_leaves_the_last_good_one(tmp_path, recipe):
     assert read_json(Path(own).parent / "report.json")["documents"]["kept"] == 0
     is_whole(run)
     assert target(run) == good
-    assert pipeline.run_state(run)["shards"] == str(run / good)
+    assert run_state(run)["shards"] == str(run / good)
     assert shards_folder(run) == run / good
     checked = cli("shards", "verify", run)
     assert (checked.returncode, checked.stdout) == (0, f"{run / good}: every check passed\n")
@@ -159,8 +162,8 @@ def test_killed_while_names_are_swapped_there_is_a_whole_latest(tmp_path, recipe
         def call(*args, **options):
             if (
                 any("shards" in str(a) or "report" in str(a) or "run.json" in str(a) for a in args)
-                and (run / pipeline.RUN_FILE).exists()
-                and read_json(run / pipeline.RUN_FILE)["config"]["min_tokens"]
+                and (run / RUN_FILE).exists()
+                and read_json(run / RUN_FILE)["config"]["min_tokens"]
             ):
                 left[0] -= 1
                 if left[0] == 0:
@@ -169,7 +172,6 @@ def test_killed_while_names_are_swapped_there_is_a_whole_latest(tmp_path, recipe
 
         return call
 
-    made = pipeline.write_json  # from here on: the run has its shards
     for name in originals:
         monkeypatch.setattr(os, name, stops(name))
     try:
@@ -179,7 +181,6 @@ def test_killed_while_names_are_swapped_there_is_a_whole_latest(tmp_path, recipe
         assert (run / "report" / "report.json").exists()
         assert shards_folder(run) == (run / "shards").resolve()
     monkeypatch.undo()
-    assert made
     pipeline.execute(recipe(min_tokens=60), run)
     is_whole(run)
     assert not list(run.rglob("*.tmp-*"))

@@ -13,7 +13,7 @@ from corpora import recipe, write_inputs
 from places import ROOT
 
 from gpu_curate import config
-from gpu_curate.runs import pipeline
+from gpu_curate.api import pipeline
 
 PAGE = ROOT / "docs" / "schemas.md"
 

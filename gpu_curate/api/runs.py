@@ -48,8 +48,8 @@ def run(
         ConfigError: before any work. FatalError: it stopped, or it finished and a source gave nothing (all else is
             written then, and `open_run(out)` has it).
     """
+    from gpu_curate.api.pipeline import execute
     from gpu_curate.config import Config, load, parse
-    from gpu_curate.runs.pipeline import execute
 
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # as the standard library asks
         raise ConfigError(

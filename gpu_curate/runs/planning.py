@@ -9,8 +9,9 @@ from typing import Any
 
 from gpu_curate.config import Config
 from gpu_curate.device import backend
+from gpu_curate.runs.checks import check_run_directory
 from gpu_curate.runs.engines import default_workers
-from gpu_curate.runs.pipeline import active_stages, check_run_directory, fingerprints, folders, pinned
+from gpu_curate.runs.fingerprints import active_stages, fingerprints, folders, pinned
 from gpu_curate.stages.columns import check_sources
 from gpu_curate.stages.documents.listing import listings
 from gpu_curate.stages.documents.tasks import read_tasks, refers

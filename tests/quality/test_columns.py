@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_curate import config, quality
+from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError, InputError
 from gpu_curate.quality.columns import ColumnBounds, Values, rules
-from gpu_curate.runs import finished, pipeline
+from gpu_curate.runs import finished
 from gpu_curate.sources.parquet import scalar_text
 from gpu_curate.stages.rule_values import bits_of_run, rules_of_run
 from gpu_curate.store.files import read_json

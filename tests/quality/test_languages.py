@@ -8,7 +8,7 @@ from judge import SECTIONS, failing
 from languages import TEXTS
 
 from gpu_curate import config
-from gpu_curate.runs import pipeline
+from gpu_curate.api import pipeline
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
 

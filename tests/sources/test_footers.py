@@ -16,9 +16,9 @@ import yaml
 from places import ROOT
 
 from gpu_curate import config, guard
+from gpu_curate.api import pipeline
 from gpu_curate.config import HuggingFaceSource, ParquetSource
 from gpu_curate.errors import ConfigError, FatalError
-from gpu_curate.runs import pipeline
 from gpu_curate.runs.planning import make_plan
 from gpu_curate.sources import Record, Reject, footers
 from gpu_curate.sources.huggingface import HuggingFaceReader

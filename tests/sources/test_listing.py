@@ -8,10 +8,10 @@ import json
 import fsspec
 import pytest
 
+from gpu_curate.api.pipeline import execute
 from gpu_curate.config import parse
 from gpu_curate.errors import ConfigError
 from gpu_curate.report.accounts import accounts
-from gpu_curate.runs.pipeline import execute
 from gpu_curate.runs.planning import make_plan
 from gpu_curate.sources.files import find
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from xxhash import xxh3_128_intdigest
 
 from gpu_curate import config
+from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError
-from gpu_curate.runs import pipeline
 from gpu_curate.store.files import read_json
 
 SHINGLE, BANDS, ROWS, SEED = 2, 12, 2, 42

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ import yaml
 from places import ROOT
 
 from gpu_curate import config, guard
+from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError, FatalError, InputError, NothingKeptError, RetryableError
-from gpu_curate.runs import pipeline
+from gpu_curate.runs import scheduler
 from gpu_curate.sources import Record
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.stages import Stopwatch
@@ -669,8 +671,8 @@ def test_tasks_that_wait_for_a_server_do_not_hold_up_each_other(tmp_path, tokeni
     slept = []
 
     class Time:
-        perf_counter = staticmethod(pipeline.time.perf_counter)
-        strftime = staticmethod(pipeline.time.strftime)
+        perf_counter = staticmethod(time.perf_counter)
+        strftime = staticmethod(time.strftime)
         monotonic = staticmethod(lambda: clock[0])
 
         @staticmethod
@@ -678,7 +680,7 @@ def test_tasks_that_wait_for_a_server_do_not_hold_up_each_other(tmp_path, tokeni
             slept.append(seconds)
             clock[0] += seconds
 
-    monkeypatch.setattr(pipeline, "time", Time)
+    monkeypatch.setattr(scheduler, "time", Time)
     facts = execute(tmp_path / "r", tmp_path / "*.jsonl", tokenizer, run={"engine": "inline", "partition_bytes": 65536})
     assert len(failed) == 4
     assert facts["documents"]["read"] == 4

@@ -10,7 +10,7 @@ import pytest
 from corpora import document
 
 from gpu_curate import config, shards_check
-from gpu_curate.runs import pipeline
+from gpu_curate.api import pipeline
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import train
 

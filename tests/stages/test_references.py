@@ -13,9 +13,9 @@ import pytest
 from corpora import document, edited
 
 from gpu_curate import config
+from gpu_curate.api import pipeline
 from gpu_curate.document import MAX_FILES, ROW_BITS
 from gpu_curate.errors import ConfigError
-from gpu_curate.runs import pipeline
 from gpu_curate.stages.reference_sets import items
 from gpu_curate.store.files import read_json
 

@@ -23,8 +23,8 @@ from places import ROOT
 from sources.test_warc import page
 
 from gpu_curate import config
+from gpu_curate.api import pipeline
 from gpu_curate.errors import FatalError
-from gpu_curate.runs import pipeline
 from gpu_curate.sources import Record
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.sources.wikipedia import WikipediaReader

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from gpu_curate import config
+from gpu_curate.api import pipeline
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import FatalError
-from gpu_curate.runs import pipeline
 from gpu_curate.stages.tokens import _unknown
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer import _parse, load

@@ -1,0 +1,304 @@
+"""The scheduler: what must run, in which order.
+
+Tasks are (box, partition). A box that follows documents gets a task for each of its partitions as soon as that one is
+there, so that reading, hashing, scoring and tokenising overlap; the others wait for all they read. A partition whose
+receipt is there and whole is not run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from concurrent.futures import BrokenExecutor, Future
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from gpu_curate.errors import MAX_ATTEMPTS, CorruptError, FatalError, GpuCurateError, RetryableError
+from gpu_curate.runs.engines import Engine
+from gpu_curate.runs.fingerprints import active_stages
+from gpu_curate.runs.progress import Progress
+from gpu_curate.stages import Context, Stage
+
+
+@dataclass
+class _BoxState:
+    stage: Stage
+    tasks: dict[str, Any] = field(default_factory=dict)  # partition → what run() is told
+    prepared: bool = False
+    planned: bool = False
+    done: dict[str, dict[str, Any]] = field(default_factory=dict)  # partition → receipt
+    reused: int = 0
+    complete: bool = False
+    started: float = 0.0  # its first task was known
+    began: float = 0.0  # its first task went to a worker; 0: none did
+    finished: float = 0.0
+    made: dict[str, tuple[int, int]] = field(default_factory=dict)  # task that is done → partitions, bytes of text
+
+
+def _run_task(stage: Stage, context: Context, part: str, task: Any) -> dict[str, Any]:
+    """What a worker executes."""
+    return stage.run(context, part, task)
+
+
+class Runner:
+    """Submits tasks when what they need is there, and looks after those that fail."""
+
+    def __init__(self, context: Context, progress: Progress, engine: Engine):
+        self.context, self.progress, self.engine = context, progress, engine
+        self.boxes = {s.name: _BoxState(s) for s in active_stages(context.config)}
+        self.warnings: list[str] = []
+        self._ready: deque[tuple[str, str]] = deque()
+        self._running: dict[Future[Any], tuple[str, str, str]] = {}  # → box, partition, kind
+        # Not concurrent.futures.wait: it takes the locks of all futures in a loop, and a signal that interrupts the loop
+        # leaves them taken; the pool's own thread, and the interpreter's end with it, would wait for them for ever.
+        self._finished: SimpleQueue[Future[Any]] = SimpleQueue()
+        self._attempts: dict[tuple[str, str], int] = {}
+        self._not_before: dict[tuple[str, str], float] = {}  # when a task may be tried again, by time.monotonic()
+        self._crashed: dict[tuple[str, str], int] = {}  # how often a worker died with it, maybe for another task's sake
+        self._closed = False
+        self._submitted = False
+
+    def run(self) -> None:
+        while not all(s.complete for s in self.boxes.values()):
+            self._advance()
+            self._submit()
+            if not self._running:
+                if self._ready or all(s.complete for s in self.boxes.values()):
+                    time.sleep(self._pause() or 0.0)
+                    continue
+                stuck = [n for n, s in self.boxes.items() if not s.complete]
+                raise FatalError(f"nothing to run but {', '.join(stuck)} not complete")  # our own bug
+            self._collect(self._wait())
+
+    def _wait(self) -> set[Future[Any]]:
+        """Futures that are done, at least one; none if a task that waits for its next try may begin."""
+        done: set[Future[Any]] = set()
+        with contextlib.suppress(Empty):
+            done.add(self._finished.get(True, self._pause()))
+            while True:
+                done.add(self._finished.get_nowait())
+        return done
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.engine.close(kill=bool(self._running))
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+            self.progress.warn(text)
+
+    # -------------------------------------------------------------------------------------------- what can be done
+
+    def _advance(self) -> None:
+        """Plan boxes whose inputs are complete, queue their tasks, finish boxes without tasks left."""
+        while True:
+            try:
+                if not any([self._advance_box(state) for state in self.boxes.values() if not state.complete]):
+                    return
+            except CorruptError as e:
+                if not self._repair(e) and not self._ready and not self._running:
+                    raise FatalError(f"{e.message}, and no partition explains it") from e
+                return
+
+    def _advance_box(self, state: _BoxState) -> bool:
+        """True if the box was completed."""
+        reads_there = all(self.boxes[b].complete for b in state.stage.reads(self.context.config))
+        if reads_there and not state.prepared:
+            state.stage.prepare(self.context)
+            state.prepared = True
+        if state.stage.follows is not None:
+            if reads_there:
+                self._follow(state)
+            all_known = reads_there and self.boxes[state.stage.follows].complete
+        else:
+            if reads_there and not state.planned:
+                state.started = state.started or time.perf_counter()
+                tasks = state.stage.plan(self.context)
+                state.planned = True
+                for part, task in tasks.items():
+                    self._add(state, part, task)
+            all_known = state.planned
+        if not all_known or len(state.done) < len(state.tasks):
+            return False
+        state.stage.finish(self.context)
+        state.complete = True
+        state.finished = time.perf_counter()
+        self._tell(state)
+        return True
+
+    def _repair(self, error: CorruptError) -> bool:
+        """Queue what was found damaged; whoever needs it waits. Returns whether there was anything."""
+        self.warn(f"{error.message}; it is made again")
+        return self._revive()
+
+    def _follow(self, state: _BoxState) -> None:
+        source = self.boxes[state.stage.follows or ""]
+        for part, receipt in source.done.items():
+            for output in (part, *receipt.get("more", [])):
+                if output not in state.tasks:
+                    self._add(state, output, None)
+
+    def _add(self, state: _BoxState, part: str, task: Any) -> None:
+        state.started = state.started or time.perf_counter()
+        state.tasks[part] = task
+        receipt = self.context.box(state.stage.name).receipt(part)
+        if receipt is not None and all(self._whole(state, output) for output in receipt.get("more", [])):
+            state.reused += 1 + len(receipt.get("more", []))
+            self._done(state, part, receipt)
+        else:
+            self._ready.append((state.stage.name, part))
+
+    def _whole(self, state: _BoxState, part: str) -> bool:
+        return self.context.box(state.stage.name).receipt(part) is not None
+
+    def _done(self, state: _BoxState, part: str, receipt: dict[str, Any]) -> None:
+        state.done[part] = receipt
+        box = self.context.box(state.stage.name)
+        made = [receipt, *(box.receipt(p) or {} for p in receipt.get("more", []))]
+        state.made[part] = (len(made), sum(r.get("bytes", 0) for r in made))
+        for text in receipt.get("warnings", []):
+            self.warn(text)
+        self._tell(state)
+
+    def _tell(self, state: _BoxState) -> None:
+        """Tell how many partitions there are of how many; that they are all there, once the box is whole."""
+        partitions, sizes = zip(*state.made.values(), strict=True) if state.made else ((), ())
+        known = state.complete or state.stage.follows is None or self.boxes[state.stage.follows].complete
+        open_tasks = len(state.tasks) - len(state.done)
+        if known and not open_tasks and not state.complete:
+            return
+        done = sum(partitions)
+        self.progress.box(state.stage.name, done, done + open_tasks if known else None, sum(sizes), state.reused)
+
+    # --------------------------------------------------------------------------------------------------- the workers
+
+    def _kind(self, name: str) -> str:
+        on_device = self.boxes[name].stage.on_device and self.context.backend == "gpu"
+        return "gpu" if on_device and self.engine.slots("gpu") else "cpu"
+
+    def _can_run(self, name: str, part: str) -> bool:
+        """False while something the task reads is being made again."""
+        stage = self.boxes[name].stage
+        if not all(self.boxes[b].complete for b in stage.reads(self.context.config)):
+            return False
+        return stage.follows is None or part.split("-")[0] in self.boxes[stage.follows].done
+
+    def _pause(self) -> float | None:
+        """Seconds until the first task may be tried again; None if none waits for that."""
+        times = [self._not_before[key] for key in self._ready if key in self._not_before]
+        return max(min(times) - time.monotonic(), 0.0) if times else None
+
+    def _alone(self, name: str, part: str) -> bool:
+        """True of the last try of a task that workers died with: alone, it is known whose fault it is."""
+        return self._crashed.get((name, part), 0) >= MAX_ATTEMPTS - 1
+
+    def _submit(self) -> None:
+        if any(self._alone(name, part) for name, part, _ in self._running.values()):
+            return
+        now = time.monotonic()
+        busy = {kind: sum(1 for r in self._running.values() if r[2] == kind) for kind in ("cpu", "gpu")}
+        waiting: deque[tuple[str, str]] = deque()
+        while self._ready:
+            name, part = self._ready.popleft()
+            kind = self._kind(name)
+            alone = self._alone(name, part)
+            early = self._not_before.get((name, part), now) > now
+            if early or busy[kind] >= self.engine.slots(kind) or not self._can_run(name, part):
+                waiting.append((name, part))
+                continue
+            self._not_before.pop((name, part), None)
+            if alone and self._running:
+                waiting.append((name, part))
+                continue
+            busy[kind] += 1
+            state = self.boxes[name]
+            if not self._submitted:
+                self._submitted = True
+                self._begin()
+            try:
+                future = self.engine.submit(kind, _run_task, state.stage, self.context, part, state.tasks[part])
+            except BrokenExecutor:
+                waiting.append((name, part))
+                self.engine.restart()
+                continue
+            self._running[future] = (name, part, kind)
+            state.began = state.began or time.perf_counter()
+            future.add_done_callback(self._finished.put)
+            if alone:
+                break
+        self._ready = waiting + self._ready
+
+    def _begin(self) -> None:
+        """Before the first task: workers inherit where what is compiled is kept."""
+        from gpu_curate.jit import keep_with_run  # a run with nothing to do, and `status`, do without Numba
+
+        if kept := keep_with_run(self.context.run):
+            self.progress.note(kept)
+
+    def _collect(self, done: set[Future[Any]]) -> None:
+        broken = False
+        for future in done:
+            if future not in self._running:
+                continue
+            name, part, _ = self._running.pop(future)
+            state = self.boxes[name]
+            try:
+                self._done(state, part, future.result())
+            except CorruptError as e:
+                self._again(name, part, None if self._repair(e) else e)
+            except RetryableError as e:
+                self.warn(f"{name}, partition {part}: {e.message}; trying again")
+                wait = 2.0 ** self._attempts.get((name, part), 0)  # a server that hiccups wants a moment
+                self._not_before[name, part] = time.monotonic() + wait
+                self._again(name, part, e)
+            except BrokenExecutor as e:
+                broken = True
+                self._crashed[name, part] = self._crashed.get((name, part), 0) + 1
+                self._again(name, part, e)
+            except GpuCurateError:
+                raise
+            except MemoryError as e:
+                raise FatalError(
+                    f"{name}, partition {part}: out of memory", "set a smaller run.partition_bytes or fewer --workers"
+                ) from e
+            except Exception as e:
+                raise FatalError(f"{self._place(name, part)}: {type(e).__name__}: {e}") from e
+        if broken:
+            for name, part, _ in self._running.values():
+                self._again(name, part, None)
+            self._running.clear()
+            self.warn("a worker process died; its partitions are run again")
+            self.engine.restart()
+
+    def _again(self, name: str, part: str, error: BaseException | None) -> None:
+        key = (name, part)
+        self._attempts[key] = self._attempts.get(key, 0) + (error is not None)
+        if self._attempts[key] >= MAX_ATTEMPTS:
+            raise FatalError(
+                f"{self._place(name, part)}: failed {MAX_ATTEMPTS} times: {error}",
+                "if workers are killed for memory, set a smaller run.partition_bytes or fewer --workers",
+            ) from error
+        self._ready.append(key)
+
+    def _place(self, name: str, part: str) -> str:
+        """A task, and what it was at, for a message."""
+        at_hand = self.boxes[name].stage.at_hand(self.context, part)
+        return f"{name}, partition {part}" + (f", {at_hand}" if at_hand else "")
+
+    def _revive(self) -> bool:
+        """Queue every partition whose receipt is gone again (its file was found to be damaged)."""
+        revived = False
+        for state in self.boxes.values():
+            box = self.context.box(state.stage.name)
+            for part in list(state.done):
+                outputs = (part, *state.done[part].get("more", []))
+                if any(box.receipt(p) is None for p in outputs):
+                    del state.done[part]
+                    state.complete = False
+                    self._ready.appendleft((state.stage.name, part))
+                    revived = True
+        return revived
