@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from gpu_curate import __version__
+from gpu_curate.commands import register
 from gpu_curate.errors import ConfigError, GpuCurateError
 from gpu_curate.privacy import redacted
 from gpu_curate.visible import one, say, say_json
@@ -533,6 +534,9 @@ def compare(
     _print(facts, as_json, lambda f: print_compare(f, folder))
     if not facts["equal"]:
         raise typer.Exit(EXIT_FATAL)
+
+
+register(app)
 
 
 def _print(facts: dict[str, Any], as_json: bool, pretty: Any) -> None:

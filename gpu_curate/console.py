@@ -205,6 +205,9 @@ def _show(*tables: Table) -> None:
         console.print()
 
 
+table, show = _table, _show  # for gpu_curate/commands
+
+
 @contextlib.contextmanager
 def also_in_log(run: Path) -> Iterator[None]:
     """What is printed inside goes to the run's log, too."""

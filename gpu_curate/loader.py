@@ -318,6 +318,23 @@ class ShardLoader:
         epoch, i = divmod(i, self.batches_per_epoch)
         return self._read(epoch, (i * self.world_size + self.rank) * self.batch_size)
 
+    def row_starts(self, i: int) -> Tokens:
+        """int64 (B,): where the rows of micro-batch i start in the split's stream."""
+        i = integer("batch", i)
+        if i < 0:
+            raise ConfigError(f"batch {i}: batches are numbered from 0")
+        epoch, i = divmod(i, self.batches_per_epoch)
+        first = (i * self.world_size + self.rank) * self.batch_size
+        if self._rows is None:
+            return np.arange(first, first + self.batch_size, dtype=np.int64) * self.seq_len
+        return self._row_starts(epoch, first, first + self.batch_size)
+
+    def trace(self, i: int) -> list[dict[str, Any]]:
+        """The documents behind every row of micro-batch i, the odd ones first; see `gpu_curate.trace.trace`."""
+        from gpu_curate.trace import trace
+
+        return trace(self, i)
+
     def batch_at(self, position: Position) -> Batch:
         """This rank's part of the batch that begins at a row of an epoch; as `batch`."""
         return self._read(position.epoch, position.row + self.rank * self.batch_size)

@@ -97,8 +97,8 @@ LAYERS = (
     {"config"},
     {"stages"},
     {"runs"},
-    {"report", "tools"},
-    {"api", "cli", "console", "__main__"},
+    {"report", "tools", "inquiry"},
+    {"api", "cli", "commands", "console", "__main__"},
 )
 
 ALLOWED_CIRCLES = {

@@ -179,6 +179,32 @@ class Run:
             doc_id = box.read_table(part, ["doc_id"])["doc_id"]
             yield pa.table({"doc_id": doc_id, "text": host_text(verified_text(box, part)).to_arrow()})
 
+    def funnel(
+        self, without: Iterable[str] = (), only: Iterable[str] = (), changes: Iterable[str] = ()
+    ) -> dict[str, Any]:
+        """What every rule takes, as it is or with other rules and thresholds; see `gpu_curate.inquiry.funnel.funnel`."""
+        from gpu_curate.inquiry.funnel import funnel
+
+        return funnel(self._stored, without, only, changes)
+
+    def explain(self, document: str | int) -> dict[str, Any]:
+        """Why a document was kept or dropped; see `gpu_curate.inquiry.explain.explain`."""
+        from gpu_curate.inquiry.explain import explain
+
+        return explain(self._stored, document)
+
+    def sql(self, query: str) -> pa.Table:
+        """A query over documents, scores, decisions, clusters, contamination, tokens; see `gpu_curate.inquiry.sql`."""
+        from gpu_curate.inquiry.sql import sql
+
+        return sql(self._stored, query)
+
+    @cached_property
+    def _stored(self) -> Any:
+        from gpu_curate.inquiry.stored import Stored
+
+        return Stored(self.folder)
+
     def loader(self, split: str, batch_size: int, seq_len: int, **options: Any) -> ShardLoader:
         """A ShardLoader of the latest shards; its options and errors are that class's."""
         from gpu_curate.loader import ShardLoader

@@ -305,6 +305,26 @@ def _ngrams(words: list[str], n: int) -> Iterator[tuple[str, ...]]:
         total -= weights[start]
 
 
+def shared_runs(document: str, item: str, n: int) -> list[str]:
+    """The longest runs of words, of n or more, that a document shares with an item, as the document has them, in order.
+
+    Words as in `overlap`, of which this finds every place.
+    """
+    spans = [(m.start(), m.end()) for m in _word_pattern().finditer(document)]
+    words = [document[s:e].lower() for s, e in spans]
+    of_item = [m.group().lower() for m in _word_pattern().finditer(item)]
+    grams = set(_ngrams(of_item, n))
+    sizes = sorted({len(gram) for gram in grams})
+    runs: list[list[int]] = []  # first word, word behind the last
+    for i, size in ((i, size) for i in range(len(words)) for size in sizes):
+        if tuple(words[i : i + size]) in grams:
+            if runs and i <= runs[-1][1]:
+                runs[-1][1] = max(runs[-1][1], i + size)
+            else:
+                runs.append([i, i + size])
+    return [document[spans[a][0] : spans[b - 1][1]] for a, b in runs]
+
+
 def overlap(document: str, item: str, n: int) -> tuple[list[tuple[str, bool]], int] | None:
     """Where a document first holds an n-gram of an item: an excerpt in pieces (text, shared), and words shared.
 

@@ -87,7 +87,8 @@ PARTS = {
     "http": Part("http", ("aiohttp",), "sources over http(s)"),
     "s3": Part("s3", ("s3fs",), "sources in s3"),
     "Dask": Part("dask", ("distributed",), "run.engine: dask"),
-    "plots": Part("plot", ("matplotlib",), "the PNG of `compare`"),
+    "plots": Part("plot", ("matplotlib",), "the PNG of `compare`, `--plot`"),
+    "SQL": Part("sql", ("duckdb",), "`gpu-curate sql`"),
 }
 
 

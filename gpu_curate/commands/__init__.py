@@ -1,0 +1,13 @@
+"""Commands that ask a finished run, a module each: its options, its call, what it prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def register(app: Any) -> None:
+    """Put them on the command line."""
+    from gpu_curate.commands import clusters, diff, explain, funnel, scurve, sql, trace
+
+    for module in (funnel, explain, trace, diff, clusters, scurve, sql):
+        app.command(epilog=module.EXAMPLES)(getattr(module, module.__name__.rpartition(".")[2]))
