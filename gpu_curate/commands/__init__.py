@@ -7,7 +7,7 @@ from typing import Any
 
 def register(app: Any) -> None:
     """Put them on the command line."""
-    from gpu_curate.commands import clusters, diff, explain, funnel, scurve, sql, trace
+    from gpu_curate.commands import certificate, clusters, diff, explain, funnel, scurve, sql, trace
 
-    for module in (funnel, explain, trace, diff, clusters, scurve, sql):
+    for module in (funnel, explain, trace, diff, clusters, scurve, certificate, sql):
         app.command(epilog=module.EXAMPLES)(getattr(module, module.__name__.rpartition(".")[2]))

@@ -19,7 +19,6 @@ from gpu_curate.document import ROW_BITS
 from gpu_curate.errors import ConfigError, did_you_mean
 from gpu_curate.inquiry.stored import Array, Stored
 from gpu_curate.stages.duplicates import FIRST_REFERENCE
-from gpu_curate.stages.partition_text import host_text
 from gpu_curate.visible import one
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
@@ -209,7 +208,7 @@ def _with_text(stored: Stored, part: str, piece: str) -> tuple[Array, int, int]:
     """Documents of a partition whose text holds a piece."""
     from gpu_curate.text.normalize import normalizer  # Numba: other questions do without
 
-    text = host_text(stored.path("documents", part))
+    text = stored.text(part)
     wanted = normalizer(stored.config.normalize)(piece)
     data = np.asarray(text.chars).tobytes()
     places = np.array(list(_places(data, wanted)), np.int64)

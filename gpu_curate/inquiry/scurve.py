@@ -22,7 +22,6 @@ from gpu_curate.ops.bands import BandSpec, band_hashes, s_curve
 from gpu_curate.ops.minhash import MinHashSpec, jaccard_exact, shingles, signatures
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.stages.duplicates import FIRST_REFERENCE
-from gpu_curate.stages.partition_text import host_text
 from gpu_curate.stages.signatures import fuzzy_of
 from gpu_curate.store.files import publish
 
@@ -93,7 +92,7 @@ def sample(stored: Stored, count: int = _DOCUMENTS) -> TextColumn:
     for part in chosen:
         (content,) = stored.columns("signatures", part, "content_lo")
         own = np.sort(np.argsort(fmix64(content), kind="stable")[: -(-count // len(chosen))])
-        column = host_text(stored.path("documents", part), own)
+        column = stored.text(part, own)
         texts += [column.raw(i) for i in range(len(column))]
     return TextColumn.from_texts(texts)
 

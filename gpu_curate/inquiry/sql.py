@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 VIEWS = {
-    "documents": "doc_id, text, source, path, row, group, and what sources carry",
+    "documents": "doc_id, source, path, row, group, and what sources carry",
+    "texts": "doc_id and text",
+    "texts_by_reference": "doc_id, and length and hash of texts that lie in the sources' files (run.by_reference)",
     "scores": "doc_id and every statistic",
     "decisions": "doc_id, keep, reason, failing (a list of rules, in the order in which they are tried), partner, tokens, bytes",
     "clusters": "documents of components of two or more: doc_id, component, cluster, size, survivor, kind, jaccard",
@@ -57,6 +59,9 @@ def _definitions(stored: Stored) -> dict[str, str]:
     parts = [part for part in stored.parts if part in set(stored.parts_with_documents)]
     found = {"documents": f"SELECT * FROM {_parquet([stored.path('documents', p) for p in parts])}"}
     decided = _parquet([stored.path("decisions", p) for p in parts])
+    for kind, files in stored.text_files(parts).items():
+        name = "texts" if kind == "text" else "texts_by_reference"
+        found[name] = _beside(_parquet([stored.path("decisions", p) for p in files]), _parquet(list(files.values())))
     cases = (f"CASE WHEN (failing >> {bit}) & 1 = 1 THEN {_text(name)} END" for name, bit in stored.bits.items())
     names = ", ".join(cases)
     failing = f"[name FOR name IN [{names}] IF name IS NOT NULL] AS failing"

@@ -18,10 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_curate.config import Config
+from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError
 from gpu_curate.runs.finished import open_run
 from gpu_curate.stages import Context
 from gpu_curate.stages.documents.schema import FILES
+from gpu_curate.stages.partition_text import host_text, read_origin, text_file
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.stages.shards import published_names
 from gpu_curate.store.artifact import Box
@@ -107,6 +109,20 @@ class Stored:
                 f"{self.run}: {box}/ has no column {', '.join(lacking)} (the run was made by gpu_curate {version})",
                 "run its recipe again with this version",
             )
+
+    def text(self, part: str, numbers: Array | None = None) -> TextColumn:
+        """The texts of a partition, wherever they lie; of these (increasing) numbers, if some are given."""
+        self.path("documents", part)
+        return host_text(text_file(self.box("documents"), part), numbers)
+
+    def text_files(self, parts: list[str]) -> dict[str, dict[str, Path]]:
+        """Kind (text, reference) → partition → the file of its texts."""
+        found: dict[str, dict[str, Path]] = {}
+        for part in parts:
+            path = text_file(self.box("documents"), part)
+            kind = "text" if read_origin(pq.read_schema(path)) is None else "reference"
+            found.setdefault(kind, {})[part] = path
+        return found
 
     def each(self, work: Callable[[str], T]) -> Iterator[T]:
         """`work` of every partition, in order; some at a time, since reading and most of NumPy let others run."""

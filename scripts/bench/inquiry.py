@@ -77,12 +77,15 @@ def make(folder: Path, documents: int) -> None:
         path = pa.array([f"s/{number:06d}.parquet"] * n).dictionary_encode()
         columns = {
             "doc_id": doc_id,
-            "text": texts,
             "source": pa.array(["s"] * n).dictionary_encode(),
             "path": path,
             "row": np.arange(n),
             "group": pa.nulls(n, pa.string()).dictionary_encode(),
         }
+        write_table(
+            boxes["documents"].folder.parent / "texts" / f"part-{part}.parquet",
+            pa.table({"text": texts.cast(pa.large_string())}),
+        )
         commit(boxes["documents"], part, pa.table(columns), documents=n, bytes=int(texts.nbytes), rejected={})
         scores = {
             name: (rng.integers(0, 1000, n) if dtype.kind == "i" else rng.integers(0, 128, n) / 512).astype(dtype)
@@ -144,7 +147,8 @@ def make(folder: Path, documents: int) -> None:
 def commit(box: Box, part: str, table: pa.Table, **facts: object) -> None:
     path = box.path(part, ".parquet")
     write_table(path, table)
-    box.commit(part, [path], facts)
+    texts = box.folder.parent / "texts" / path.name
+    box.commit(part, [path, *([texts] if box.folder.name == "documents" else [])], facts)
 
 
 def main() -> None:

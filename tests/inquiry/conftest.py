@@ -7,8 +7,7 @@ import json
 import pytest
 from corpora import recipe, write_inputs
 
-from gpu_curate import config
-from gpu_curate.runs import pipeline
+import gpu_curate as gc
 
 LOOSE = {"min_words": 30, "min_stop_words": None, "max_mean_word_chars": 4.6, "max_words": 150}
 
@@ -39,5 +38,5 @@ def made(folder, **keys):
 def run(inputs, tmp_path_factory):
     place = tmp_path_factory.mktemp("run") / "r"
     quality = {"gopher_quality": LOOSE, "fineweb": {"max_duplicate_line_text_fraction": 0.2}}
-    pipeline.execute(config.parse(made(inputs, quality=quality)), place)
+    gc.run(made(inputs, quality=quality), place)
     return place
