@@ -4,6 +4,7 @@
     minhash         words → shingles → signatures            text_stats     text → every statistic of the quality rules
     bands           signatures → band hashes                 ngrams         text → what it shares with reference items
     components      band hashes → candidate pairs → components
+    normalize       text → what normalising it takes, and the text normalised (CPU only)
 
 Both twins return the same integers, bit for bit; where the text lies decides which one runs. `catalogue` lists the ops for
 whoever walks them all.

@@ -9,7 +9,6 @@ shingles, _M n-gram hits, _E candidate pairs, _B bands.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -66,7 +65,6 @@ class Op:
         after: ops whose arrays it takes.
         variants: settings to try besides those of the inputs: label → the inputs with them.
         per_partition: a run does it partition by partition; False: once, over all.
-        on_cpu_needs: module that the CPU twin imports and a machine with CuPy alone may lack.
     """
 
     name: str
@@ -76,7 +74,6 @@ class Op:
     after: tuple[str, ...] = ()
     variants: Callable[[Inputs], dict[str, Inputs]] | None = None
     per_partition: bool = True
-    on_cpu_needs: str | None = None
 
     def __call__(self, inputs: Inputs, device: Device | None = None) -> Arrays:
         """The arrays, where the inputs lie: on `device`, or on the host for None."""
@@ -150,7 +147,7 @@ def _ngrams(twin: Twin, inputs: Inputs) -> Arrays:
 OPS = {
     op.name: op
     for op in (
-        Op("content_hash", "content_hash", "xxh3-128", _content_hash, on_cpu_needs="xxhash"),
+        Op("content_hash", "content_hash", "xxh3-128", _content_hash),
         Op("words", "words", "Unicode words, folded and hashed", _words),
         Op("signature", "minhash", "words, shingles and MinHash", _signature, variants=_signature_variants),
         Op("shingles", "minhash", "words and shingle hashes", _shingles),
@@ -169,15 +166,10 @@ OPS = {
 }
 
 
-def on_this_cpu() -> list[Op]:
-    """The ops whose CPU twin can be imported here."""
-    return [op for op in OPS.values() if op.on_cpu_needs is None or importlib.util.find_spec(op.on_cpu_needs)]
-
-
 def results(inputs: Inputs, device: Device | None = None) -> Iterator[tuple[str, Arrays]]:
     """(label, arrays) of every op and of its variants, in the order of OPS; each sees what those before it made."""
     before: dict[str, Arrays] = {}
-    for op in on_this_cpu():
+    for op in OPS.values():
         own = replace(inputs, before=before)
         before[op.name] = op(own, device)
         yield op.name, before[op.name]

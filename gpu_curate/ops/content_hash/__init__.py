@@ -23,6 +23,6 @@ def content_hash(text: TextColumn) -> Any:
         text: N documents, any bytes; an empty one has the hash of no bytes.
     Returns:
         hash_N2: uint64 of (N, 2): hi, lo.
-    Memory: 16 * N bytes (CPU: another 33 to 49 an item while it runs).
+    Memory: 16 * N bytes.
     """
     return twin("content_hash", text.on_gpu).content_hash(text)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from gpu_curate.document import TextColumn
 from gpu_curate.jit import I64, U8, U32, U64, njit
+from gpu_curate.ops.masks import high64
 from gpu_curate.ops.simd import BLOCK, as_input, borrowed, ctz64, load_u64, popcount64
 from gpu_curate.ops.text_stats import (
     ALPHABETIC,
@@ -58,7 +59,6 @@ from gpu_curate.ops.text_stats.masks import (
     digit64,
     ellipsis64,
     hash64,
-    high64,
     letter64,
     newline64,
     space64,
