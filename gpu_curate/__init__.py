@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gpu_curate.config import Config
     from gpu_curate.errors import ConfigError, GpuCurateError, InputError
     from gpu_curate.loader import ShardLoader
+    from gpu_curate.quality.score import Score
+    from gpu_curate.section import Section
     from gpu_curate.torch_dataset import TorchDataset
 
 # No submodule may have one of these names: importing it would put it in the name's place.
@@ -32,7 +34,9 @@ _MODULE_OF = {
     "GpuCurateError": "errors",
     "InputError": "errors",
     "Run": "api.runs",
+    "Score": "quality.score",
     "Scrubbed": "api.texts",
+    "Section": "section",
     "ShardLoader": "loader",
     "Tokenized": "api.texts",
     "TorchDataset": "torch_dataset",
@@ -57,7 +61,9 @@ __all__ = [
     "GpuCurateError",
     "InputError",
     "Run",
+    "Score",
     "Scrubbed",
+    "Section",
     "ShardLoader",
     "Tokenized",
     "TorchDataset",

@@ -72,6 +72,7 @@ Set = Annotated[
 TrustEngine = Annotated[
     bool, typer.Option("--trust-engine", help="The scheduler that the recipe names as run.engine is yours.")
 ]
+TrustCode = Annotated[bool, typer.Option("--trust-code", help="The files of Python that the recipe names are run.")]
 
 
 def _recipes() -> list[str]:
@@ -113,6 +114,7 @@ def _load(
     backend: str | None,
     overrides: list[str] | None,
     trust: bool = False,
+    trust_code: bool = False,
 ) -> Any:
     """The config with the command line's say in it, and the run directory."""
     from gpu_curate.config import load
@@ -124,7 +126,7 @@ def _load(
         more.append(f"run.backend={backend}")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", FutureWarning)
-        loaded = load(config, more, trust or None)
+        loaded = load(config, more, trust or None, trust_code or None)
     for warning in told:
         say(f"warning: {one(warning.message)}", file=sys.stderr)
     return loaded, out or Path("runs") / config.stem
@@ -141,6 +143,7 @@ def run(
     backend: BackendOption = None,
     set_: Set = None,
     trust_engine: TrustEngine = False,
+    trust_code: TrustCode = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and the last lines only.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the final facts as JSON; everything else goes to standard error.")
@@ -154,7 +157,7 @@ def run(
         progress.note(f"gpu_curate {__version__}: {config}")  # at once: what follows takes its time to load
         from gpu_curate.api.pipeline import execute
 
-        recipe, folder = _load(config, out, workers, backend, set_, trust_engine)
+        recipe, folder = _load(config, out, workers, backend, set_, trust_engine, trust_code)
 
         def last_words() -> None:
             if isinstance(progress, Bars):
@@ -232,6 +235,7 @@ def plan(
     backend: BackendOption = None,
     set_: Set = None,
     trust_engine: TrustEngine = False,
+    trust_code: TrustCode = False,
     as_json: AsJson = False,
     fresh: Fresh = False,
 ) -> None:
@@ -239,7 +243,7 @@ def plan(
     from gpu_curate.console import print_plan
     from gpu_curate.runs.planning import make_plan
 
-    facts = make_plan(*_load(config, out, workers, backend, set_, trust_engine), fresh=fresh)
+    facts = make_plan(*_load(config, out, workers, backend, set_, trust_engine, trust_code), fresh=fresh)
     _print(facts, as_json, print_plan)
 
 
@@ -522,13 +526,14 @@ def compare(
     backend: BackendOption = None,
     set_: Set = None,
     trust_engine: TrustEngine = False,
+    trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the CPU and the GPU path on a sample: equal arrays, speeds, price ratio. Exit status 1 if an array differs."""
     from gpu_curate.console import print_compare
     from gpu_curate.tools.compare import compare as run_both
 
-    recipe, _ = _load(config, None, workers, backend, set_, trust_engine)
+    recipe, _ = _load(config, None, workers, backend, set_, trust_engine, trust_code)
     folder = out or Path("runs") / f"{config.stem}-compare"
     facts = run_both(recipe, folder, max_bytes, note=(lambda text: None) if as_json else print)
     _print(facts, as_json, lambda f: print_compare(f, folder))

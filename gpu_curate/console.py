@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from gpu_curate.quality import RULES
 from gpu_curate.runs.progress import RUN_LOG, Lines, Step, clock, human_bytes
 from gpu_curate.visible import one, say, visible
 
@@ -353,6 +354,12 @@ def print_plan(facts: dict[str, Any]) -> None:
         if source["columns"]:
             names = source["columns"][:20] + (["..."] if len(source["columns"]) > 20 else [])
             say(f"columns      {source['name']}: {one(', '.join(names))}")
+    for code in facts["code"]:
+        package = f" of {code['package']}" if code["package"] else ""
+        say(f"code         {one(code['name'])}: {one(code['origin'])}{one(package)}, sha256 {code['sha256'][:12]}")
+    own = [rule for rule in facts["rules"] if rule not in RULES]
+    if own:
+        say(f"own rules    {one(', '.join(own))}")
     say(f"backend      {facts['backend']['choice']} ({facts['backend']['reason']})")
     say(f"workers      {facts['workers']}")
     say(f"peak memory  {human_bytes(facts['peak_memory_bytes'])} in all ({facts['memory_reason']})")

@@ -36,6 +36,10 @@ def switched(value: Any) -> Any:
     return SWITCHES.get(value, value) if isinstance(value, str) else value
 
 
+class Stored(list[str]):
+    """The context of a recipe that a run reads back: what it names need not be installed any more."""
+
+
 class Section(BaseModel):
     """A section of the config: unknown keys are errors, values do not change after loading.
 

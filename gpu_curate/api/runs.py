@@ -29,6 +29,7 @@ def run(
     *,
     overrides: Iterable[str] = (),
     fresh: bool = False,
+    trust_code: bool = False,
     progress: Any = None,
 ) -> Run:
     """Run a recipe, as `gpu-curate run` does: the same bytes, and what an earlier call has finished is reused.
@@ -41,6 +42,8 @@ def run(
         out: the run's folder; made if it is missing.
         overrides: "key.path=value", as `--set`.
         fresh: choose the validation split anew.
+        trust_code: files of Python that the recipe names are run; their paths are relative to the recipe's folder, of a
+            dict to the current one.
         progress: a `gpu_curate.runs.progress.Progress`; None shows bars where standard error is a terminal.
     Returns:
         Run, with its warnings.
@@ -50,6 +53,7 @@ def run(
     """
     from gpu_curate.api.pipeline import execute
     from gpu_curate.config import Config, load, parse
+    from gpu_curate.config.own import codes, resolve
 
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # as the standard library asks
         raise ConfigError(
@@ -57,6 +61,7 @@ def run(
             'put the call below `if __name__ == "__main__":`',
         )
     options = list(overrides)
+    known = codes(recipe) if isinstance(recipe, Config) else []
     if isinstance(recipe, Config):
         recipe = recipe.model_dump(mode="python", by_alias=True) if options else recipe
     if isinstance(recipe, Mapping):
@@ -69,10 +74,11 @@ def run(
         config = parse(data, "recipe", hints)
         for hint in hints:
             warnings.warn(f"recipe: {hint}", FutureWarning, stacklevel=2)
+        config = resolve(config, Path(), trust_code or None, known=known)
     elif isinstance(recipe, Config):
-        config = recipe
+        config = resolve(recipe, Path(), trust_code or None)
     else:
-        config = load(recipe, options)
+        config = load(recipe, options, trust_code=trust_code or None)
     if progress is None and sys.stderr.isatty():
         from gpu_curate.console import make_progress
 

@@ -15,7 +15,11 @@ import pyarrow as pa
 from gpu_curate.api.batches import Array, Progress, batches, column_of, computed, on_host, telling
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, InputError
-from gpu_curate.quality import FAMILIES, RULES, Quality, evaluate
+from gpu_curate.quality import FAMILIES, Quality, evaluate
+from gpu_curate.quality import bits as rule_bits
+from gpu_curate.quality.columns import PREFIX, Values
+from gpu_curate.quality.own import of_class, switched
+from gpu_curate.quality.score import Score, scores_of
 
 
 def score(
@@ -23,6 +27,7 @@ def score(
     *,
     text_column: str = "text",
     stop_words: Iterable[str] | None = None,
+    own: Iterable[Score | type[Score]] = (),
     progress: Progress | None = None,
 ) -> pa.Table:
     """Every statistic of every text: the columns of a run's scores/, the same values on CPU and GPU.
@@ -30,11 +35,12 @@ def score(
     Args:
         texts: N texts, as for `deduplicate`; or a table (Arrow, pandas, polars, cuDF, dict) that has them in `text_column`.
         stop_words: at most 32 words that the column `stop_words` counts; None: Gopher's eight of English.
+        own: your own scores, classes or objects of them (`gpu_curate.Score`); their columns follow.
     Returns:
         table of N rows: counts int32, `..._fraction` (0 to 1), `..._ratio` and `mean_...` float64. A null is an empty
         text, whose every score is 0 (or as its rule says).
     Raises:
-        ConfigError: no such column. InputError: no texts.
+        ConfigError: no such column. InputError: no texts, or one that a class of yours refuses.
     Memory: about 300 bytes a text for the result, and some MiB while it works.
     Time: the first call on a machine compiles the kernel, the first in a process loads it.
     """
@@ -43,15 +49,33 @@ def score(
 
     text = column_of(texts, text_column)
     words = STOP_WORDS if stop_words is None else tuple(stop_words)
+    scorers = [kind() if isinstance(kind, type) else kind for kind in own]
     made: list[Mapping[str, Array]] = []
     with telling(progress, text.nbytes) as tell:
         done = 0
         for start, stop in [*batches(text)] or [(0, 0)]:
             part = text.slice(start, stop)
-            made.append(scores(computed(part, lambda some: dict(text_stats(some, words).items()))))
+            ours = scores(computed(part, lambda some: dict(text_stats(some, words).items())))
+            made.append({**ours, **_own_scores(scorers, part, start, ours)})
             done += part.nbytes
             tell("scores", done, text.nbytes)
     return pa.table({name: np.concatenate([m[name] for m in made]) for name in made[0]})
+
+
+def _own_scores(scorers: list[Score], part: TextColumn, start: int, ours: Mapping[str, Array]) -> dict[str, Array]:
+    """The scores of the caller's classes. Raises: InputError: one refuses a text. ConfigError: a name is taken."""
+    found: dict[str, Array] = {}
+    texts = on_host(part).to_arrow() if scorers else None
+    for scorer in scorers:
+        label = type(scorer).__name__
+        taken = {*ours, *found} & set(scorer.types())
+        if taken:
+            raise ConfigError(f"own: {label}: there is a score {min(taken)} already", "give it another name")
+        values, refused = scores_of(scorer, texts, label)
+        for number, why in refused.items():
+            raise InputError(f"text {start + number}: {why}")
+        found |= values
+    return found
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,7 +86,7 @@ class Decisions:
         keep: bool of N: no rule fails.
         rule: object of N: the first failing rule, `family:rule`, as a run names it as reason; None if it is kept.
         failing: object of N: a tuple of all failing rules, in order.
-        counts: rule → texts that fail it; those of the families that are on, 0 included.
+        counts: rule → texts that fail it; those that are on, 0 included.
     """
 
     keep: Array
@@ -79,13 +103,14 @@ class Decisions:
         return f"<{len(self):,} texts: {int(self.keep.sum()):,} kept{'; ' + told if told else ''}>"
 
 
-def decide(scores: Any, quality: Quality | Mapping[str, Any] | Iterable[str] | str) -> Decisions:
+def decide(scores: Any, quality: Quality | Mapping[Any, Any] | Iterable[str] | str) -> Decisions:
     """Apply quality rules to scores. Moving a threshold is another call of this, not of `score`.
 
     Args:
         scores: what `score` returned, or any table with the columns that the rules need.
         quality: as in a recipe: {"gopher_quality": {"min_words": 30}, "c4": "on"}; or names of families, with their
-            published thresholds: ["gopher_quality", "fineweb"].
+            published thresholds: ["gopher_quality", "fineweb"]. A class of `own` is a key as it is: {Digits: {"max": 0.2}}.
+            {"columns": {"score": {"min": 3}}} bounds any column of the table.
     Returns:
         Decisions, on the host.
     Raises:
@@ -98,25 +123,30 @@ def decide(scores: Any, quality: Quality | Mapping[str, Any] | Iterable[str] | s
     on = rules(section)
     if not on:
         raise ConfigError("quality: no family is on, so nothing would be decided", f"there are {', '.join(FAMILIES)}")
-    columns = _columns(scores)
+    columns: dict[str, Any] = dict(_columns(scores))
+    for name in section.columns:
+        if name in columns:
+            columns[f"{PREFIX}{name}"] = Values.of(pa.array(columns[name], from_pandas=True))
     try:
         failing_N = evaluate(columns, section)
     except KeyError as e:
         raise ConfigError(
-            f"scores: no column {e.args[0]!r}, which a rule needs (there are {', '.join(columns)})",
+            f"scores: no column {e.args[0].removeprefix(PREFIX)!r}, which a rule needs (there are {', '.join(columns)})",
             "give the whole table that gpu_curate.score returned",
         ) from e
     bits, inverse = np.unique(failing_N, return_inverse=True)
     sets = np.empty(len(bits), object)
-    sets[:] = [tuple(name for b, name in enumerate(RULES) if int(value) >> b & 1) for value in bits]
+    names_of = rule_bits(section)
+    sets[:] = [tuple(name for name, bit in names_of.items() if int(value) >> bit & 1) for value in bits]
     first = np.empty(len(bits), object)
     first[:] = [names[0] if names else None for names in sets]
-    counts = {rule.name: int((failing_N >> np.uint64(RULES.index(rule.name)) & np.uint64(1)).sum()) for rule in on}
+    counts = {rule.name: int((failing_N >> np.uint64(names_of[rule.name]) & np.uint64(1)).sum()) for rule in on}
     return Decisions(failing_N == 0, first[inverse], sets[inverse], counts)
 
 
 def _quality(quality: Any) -> Quality:
     from gpu_curate.config.load import parse_section
+    from gpu_curate.config.own import with_own
 
     if isinstance(quality, Quality):
         return quality
@@ -124,7 +154,14 @@ def _quality(quality: Any) -> Quality:
         quality = [quality]
     if not isinstance(quality, Mapping):
         quality = dict.fromkeys(quality, "on")
-    return parse_section(Quality, "quality", dict(quality))
+    classes = [k for k in quality if isinstance(k, Score) or (isinstance(k, type) and issubclass(k, Score))]
+    own = dict(of_class(k, switched(quality[k]) or {}) for k in classes)
+    section = parse_section(Quality, "quality", {k: v for k, v in quality.items() if k not in classes})
+    if section.own:
+        raise ConfigError(
+            f"quality.{next(iter(section.own))}: a table is decided by classes at hand", "give the class itself"
+        )
+    return with_own(section, own) if own else section
 
 
 def _columns(scores: Any) -> dict[str, Array]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from gpu_curate.config.own import resolve
 from gpu_curate.config.recipe import Config, Source
 from gpu_curate.errors import ConfigError, did_you_mean
 from gpu_curate.privacy import hide
@@ -25,7 +26,12 @@ SectionT = TypeVar("SectionT", bound=Section)
 TRUST_ENGINE = "GPU_CURATE_TRUST_ENGINE"  # in the environment: 1 stands for --trust-engine
 
 
-def load(path: str | os.PathLike[str], overrides: list[str] | None = None, trust_engine: bool | None = None) -> Config:
+def load(
+    path: str | os.PathLike[str],
+    overrides: list[str] | None = None,
+    trust_engine: bool | None = None,
+    trust_code: bool | None = None,
+) -> Config:
     """Read a recipe.
 
     Args:
@@ -33,6 +39,7 @@ def load(path: str | os.PathLike[str], overrides: list[str] | None = None, trust
         overrides: "key.path=value" strings, value in YAML ("sources.0.max_documents=100").
         trust_engine: the recipe may name a scheduler, which is sent code to run; None: if the environment says so. What
             `overrides` name is the caller's own.
+        trust_code: the recipe may name files of Python, which are run; None: if the environment says so.
     Warns:
         FutureWarning: a value is given by its earlier name; it is read.
     Raises:
@@ -60,6 +67,7 @@ def load(path: str | os.PathLike[str], overrides: list[str] | None = None, trust
     config = parse(data, str(file), hints)
     for hint in hints:
         warnings.warn(f"{file}: {hint}", FutureWarning, stacklevel=2)
+    config = resolve(config, file.parent, trust_code, str(file))
     trusted = os.environ.get(TRUST_ENGINE) == "1" if trust_engine is None else trust_engine
     own = any(text.partition("=")[0] in ("run.engine", "run") for text in overrides or [])
     if "://" in config.run.engine and config.run.engine == named and not trusted and not own:
@@ -85,7 +93,10 @@ def _recipe_hint(folder: Path) -> str:
 
 
 def parse(data: dict[str, Any], origin: str = "config", hints: list[str] | None = None) -> Config:
-    """A Config from plain data; `origin` names it in errors. `hints` takes what was read by an earlier name."""
+    """A Config from plain data; `origin` names it in errors. `hints` takes what was read by an earlier name.
+
+    Code that it names is not run: see `config.own.resolve`.
+    """
     sources = data.get("sources")
     for source in sources if isinstance(sources, list) else []:
         hide(source.get("storage_options") if isinstance(source, dict) else None)  # before an error can tell a value
@@ -115,7 +126,7 @@ def apply_override(data: dict[str, Any], text: str) -> None:
         hide(value)
     parsed = read_yaml(value, f"--set {text}")
     node: Any = data
-    *parents, last = key.split(".")
+    *parents, last = _parts(key)
     for i, part in enumerate(parents):
         if isinstance(node, list):
             inner = node[_index(node, part, text)]
@@ -130,6 +141,12 @@ def apply_override(data: dict[str, Any], text: str) -> None:
         node[_index(node, last, text)] = parsed
     else:
         node[last] = parsed
+
+
+def _parts(key: str) -> list[str]:
+    """The keys of a path of keys; the name of a class in a file holds dots itself: quality.my_rules.py:Digits.max."""
+    of_class = re.fullmatch(r"quality\.(.+\.py:\w+)(?:\.(.+))?", key)
+    return key.split(".") if of_class is None else ["quality", *(part for part in of_class.groups() if part)]
 
 
 def _index(node: list[Any], part: str, text: str) -> int:

@@ -1,7 +1,7 @@
 """Named rules over scores. Scores are stored; a rule only compares one with its bound, so thresholds move freely.
 
     gopher    gopher_quality, gopher_repetition        c4    c4        fineweb    fineweb
-    columns   rules on a column that the sources carry
+    columns   rules on a column that the sources carry        own, score   scores and rules that a recipe brings
 
 # N documents
 """
@@ -13,23 +13,33 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic_core import InitErrorDetails
 
 from gpu_curate.errors import ConfigError
+from gpu_curate.own_code import SCORES, entry_points, names_file
 from gpu_curate.quality import c4, columns, fineweb, gopher
 from gpu_curate.quality.c4 import C4
 from gpu_curate.quality.columns import ColumnBounds
 from gpu_curate.quality.fineweb import FineWeb
 from gpu_curate.quality.gopher import GopherQuality, GopherRepetition
+from gpu_curate.quality.own import Own, switched
 from gpu_curate.quality.rule import Rule, unwritten_words
-from gpu_curate.section import Section
+from gpu_curate.section import Section, Stored
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 class Quality(Section):
-    """Rule families; scores are always stored, a family that is off removes nothing."""
+    """Rule families; scores are always stored, a family that is off removes nothing.
+
+    Further keys are scores of your own, with their bounds and parameters: a class in a file, `my_rules.py:Digits: {max: 0.2}`, or
+    an entry point of an installed package.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Own]
 
     off: ClassVar[dict[str, Any]] = {"columns": {}}
 
@@ -41,6 +51,29 @@ class Quality(Section):
         {},
         description="bounds on columns of `keep_columns`: `{score: {min: 3}, language: {in: [en, de], missing: drop}}`",
     )
+
+    @property
+    def own(self) -> dict[str, Own]:
+        """Scores of the user's own, by the name that the recipe gives their class."""
+        return self.__pydantic_extra__ or {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_keys(cls, data: Any, info: ValidationInfo) -> Any:
+        """A key beside the fields names a class; any other is unknown."""
+        if not isinstance(data, dict):
+            return data
+        own = {key: switched(value) for key, value in data.items() if key not in cls.model_fields}
+        unknown = [key for key in own if not _names_class(key, isinstance(info.context, Stored))]
+        if unknown:
+            errors = [InitErrorDetails(type="extra_forbidden", loc=(key,), input=data[key]) for key in unknown]
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        on = {key: value for key, value in own.items() if value is not None}
+        return {**{key: value for key, value in data.items() if key not in own}, **on}
+
+
+def _names_class(key: Any, stored: bool) -> bool:
+    return isinstance(key, str) and (stored or names_file(key) or key in entry_points(SCORES))
 
 
 # Families and, within them, rules have one order for ever: a rule's place is its bit. New ones are appended.
@@ -85,14 +118,21 @@ def score_types() -> dict[str, np.dtype[Any]]:
     return {name: v.dtype for name, v in scores({name: np.zeros(0, dtype) for name, dtype in SCHEMA.items()}).items()}
 
 
-def check_survivor(keep: str, with_language: bool) -> None:
+def own_score_types(quality: Quality) -> dict[str, str]:
+    """Every score of the user's own classes, in order, with its type."""
+    resolved = (own.resolved for own in quality.own.values())
+    return {name: dtype for of in resolved if of is not None for name, dtype in of.types.items()}
+
+
+def check_survivor(keep: str, with_language: bool, quality: Quality | None = None) -> None:
     """Refuse a `dedup.fuzzy.keep` that names a score which the run will not have.
 
     Raises:
         ConfigError: `dedup.fuzzy.keep: highest:NAME`, where NAME is no score, nor `language_score` with a model.
     """
     name = keep.removeprefix("highest:")
-    known = [*score_types(), *(["language_score"] if with_language else [])]
+    own = [] if quality is None else list(own_score_types(quality))
+    known = [*score_types(), *own, *(["language_score"] if with_language else [])]
     if name != keep and name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         hint = "set language.model to have it" if name == "language_score" else f"there are {', '.join(known)}"
@@ -110,7 +150,8 @@ def rules(quality: Quality) -> list[Rule]:
 
 def own_rules(quality: Quality) -> list[Rule]:
     """The rules that the recipe brings, in its order."""
-    return list(columns.rules(quality.columns))
+    of_classes = [rule for own in quality.own.values() if own.resolved is not None for rule in own.resolved.rules]
+    return [*of_classes, *columns.rules(quality.columns)]
 
 
 def bits(quality: Quality) -> dict[str, int]:
@@ -126,6 +167,13 @@ def bits(quality: Quality) -> dict[str, int]:
             f"leave out some, the first too many is {own[MAX_RULES - len(RULES)]}",
         )
     return {name: bit for bit, name in enumerate((*RULES, *own))}
+
+
+def identity(quality: Quality) -> dict[str, Any]:
+    """What decisions depend on, as plain data: bounds, not where a class of the user's lies."""
+    families = quality.model_dump(include={*FAMILIES, "columns"})
+    own = [[r.name, r.score, r.bound, r.limit] for r in own_rules(quality) if not isinstance(r, columns.ColumnRule)]
+    return {**families, "own": own}
 
 
 def evaluate(scores: Mapping[str, Any], quality: Quality) -> np.ndarray:

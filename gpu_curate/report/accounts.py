@@ -6,10 +6,13 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from gpu_curate import __version__
+from gpu_curate.config.own import codes
 from gpu_curate.errors import FatalError
+from gpu_curate.own_code import facts as code_facts
 from gpu_curate.report.intake import failures, intake, problems
 from gpu_curate.report.intake import warnings as intake_warnings
 from gpu_curate.report.reasons import ordered
+from gpu_curate.report.scores import spreads
 from gpu_curate.report.suits import rule_warnings
 from gpu_curate.sources.listing import passed_over_sentence
 from gpu_curate.stages import Context
@@ -106,6 +109,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "failing": dict(failing.most_common()),
         "only": dict(only.most_common()),
         "rules": rules_of_run(context),
+        "spreads": spreads(context),
         "splits": {n: {"documents": s["documents"], "tokens": s["tokens"]} for n, s in manifest["splits"].items()},
         "split": manifest["split"],
         "mixture": manifest["mixture"],
@@ -124,6 +128,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "warnings": list(dict.fromkeys(warnings)),
         "notes": _notes(units, contamination),
         "versions": {"gpu_curate": __version__, **versions(LIBRARIES)},
+        "code": code_facts(codes(config)),
         "fingerprints": outcome.prints,
         "folders": context.folders,
     }

@@ -132,8 +132,10 @@ def histogram(
     label: str,
     rules: Sequence[Rule] = (),
     log: bool = False,
+    kept: Sequence[int] | None = None,
 ) -> Html:
-    """Columns of equal width from 0 to len(counts); ticks and rules stand at column numbers.
+    """Columns of equal width from 0 to len(counts); ticks and rules stand at column numbers. `kept`: the part of each count
+    that is dark, where the rest is pale.
 
     With `log` a column of 1 is a tenth of a decade high, so that one giant shows beside a million pairs.
     """
@@ -148,16 +150,18 @@ def histogram(
     plot.axes(x_ticks, ticks, x_label)
     for i, n in enumerate(counts):
         if n:
-            height = max(plot.y(0) - plot.y(math.log10(n) + 0.1 if log else n), 1.0)
-            plot.add(
-                "rect",
-                tag("title", titles[i]),
-                x=_n(plot.x(i) + 0.75),
-                y=_n(plot.y(0) - height),
-                width=_n(plot.x(i + 1) - plot.x(i) - 1.5),
-                height=_n(height),
-                class_="column",
-            )
+            parts = [(n, "column")] if kept is None else [(n, "quality pale"), (kept[i], "kept")]
+            for part, class_ in parts:
+                height = max(plot.y(0) - plot.y(math.log10(part) + 0.1 if log else part), 1.0) if part else 0.0
+                plot.add(
+                    "rect",
+                    tag("title", titles[i]),
+                    x=_n(plot.x(i) + 0.75),
+                    y=_n(plot.y(0) - height),
+                    width=_n(plot.x(i + 1) - plot.x(i) - 1.5),
+                    height=_n(height),
+                    class_=class_,
+                )
     for row, rule in enumerate(rules):
         plot.rule(rule, row)
     return plot.svg(label)

@@ -1,6 +1,6 @@
 """index.html: one page that loads nothing. Sections are in modules of their own; this one puts them together.
 
-funnel   funnel, sources        rules   rules and samples        duplicates   S-curve, similarities, clusters
+funnel   funnel, sources        rules   rules and samples        scores   of the user's own        duplicates   S-curve, similarities, clusters
 text     languages, PII         steps   throughput               shards       output        contamination
 """
 
@@ -36,6 +36,7 @@ from gpu_curate.report.markup import (
 )
 from gpu_curate.report.rules import rules
 from gpu_curate.report.samples import Library
+from gpu_curate.report.scores import scores
 from gpu_curate.report.shards import shards
 from gpu_curate.report.steps import steps
 from gpu_curate.report.text import text
@@ -64,6 +65,7 @@ def page(facts: dict[str, Any], context: Context) -> str:
         ("Funnel", funnel(facts, config)),
         ("Sources", sources(facts, config)),
         ("Rules", rules(facts, context, library)),
+        ("Scores", scores(facts, context)),
         ("Duplicates", duplicates(facts, context, library)),
         ("Contamination", contamination(facts, context, library)),
         ("Text", text(facts, config)),

@@ -24,7 +24,7 @@ def fingerprints(config: Config) -> dict[str, str]:
         ConfigError: an input, a tokenizer or a model is missing.
     """
     if config.dedup.fuzzy is not None:
-        check_survivor(config.dedup.fuzzy.keep, config.language.model is not None)
+        check_survivor(config.dedup.fuzzy.keep, config.language.model is not None, config.quality)
     found: dict[str, str] = {}
     for stage in active_stages(config):
         found[stage.name] = _fingerprint(stage, config, found)

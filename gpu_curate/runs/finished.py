@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpu_curate.config import did_you_mean, parse
+from gpu_curate.config.own import with_rules_of_run
 from gpu_curate.errors import ConfigError, CorruptError
+from gpu_curate.section import Stored
 from gpu_curate.stages import Context
+from gpu_curate.stages.rule_values import rules_of_run
 from gpu_curate.store.files import read_json
 from gpu_curate.store.run_directory import FINGERPRINT, RUN_FILE, below
 
@@ -37,7 +41,8 @@ def open_run(run: Path, shards: str | None = None) -> Context:
     if missing:
         raise ConfigError(f"{run}: {', '.join(missing)} of these shards are not there", "run its recipe again")
     folders = {name: below(run, owners[print_]).name for name, print_ in prints.items()}
-    context = Context(run, parse(config, str(path)), folders)
+    context = Context(run, parse(config, str(path), Stored()), folders)
+    context = replace(context, config=with_rules_of_run(context.config, rules_of_run(context)))
     parts = set(context.box("documents").parts())
     there = len(parts & set(context.box("decisions").parts()))
     if not parts or there < len(parts):

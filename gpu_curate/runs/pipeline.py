@@ -14,8 +14,10 @@ from typing import Any
 from gpu_curate import __version__
 from gpu_curate.compiled import compiled_before
 from gpu_curate.config import Config, public
+from gpu_curate.config.own import code_lines, codes
 from gpu_curate.device import backend
 from gpu_curate.errors import NothingKeptError
+from gpu_curate.own_code import facts as code_facts
 from gpu_curate.runs.checks import check_columns, check_output, check_run_directory
 from gpu_curate.runs.engines import default_workers, make_engine
 from gpu_curate.runs.fingerprints import fingerprints, folders, pinned
@@ -81,6 +83,8 @@ def running(config: Config, run: Path, progress: Progress | None = None, fresh: 
     chosen = backend.choose(config.run.backend)
     opening = f"backend: {chosen.choice} ({chosen.reason})"
     progress.note(opening)
+    for line in code_lines(config):
+        progress.note(line)
     if not compiled_before():
         progress.note("the first run on a machine compiles its kernels: about a minute of CPU, once")
     check_run_directory(run, config)
@@ -214,6 +218,7 @@ def _run_file(
             "cores": default_workers(),
             "pid": os.getpid(),
         },
+        "code": code_facts(codes(config)),
         "versions": {"gpu_curate": __version__, **versions(("numpy", "numba", "pyarrow", "tokenizers", "gigatoken"))},
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gpu_curate.config import Config
+from gpu_curate.config.own import codes
 from gpu_curate.device import backend
+from gpu_curate.own_code import facts as code_facts
+from gpu_curate.quality import rules
 from gpu_curate.runs.checks import check_run_directory
 from gpu_curate.runs.engines import default_workers
 from gpu_curate.runs.fingerprints import active_stages, fingerprints, folders, pinned
@@ -115,6 +118,8 @@ def make_plan(config: Config, run: Path, fresh: bool = False) -> dict[str, Any]:
             }
             for i, (s, own, columns) in enumerate(zip(config.sources, files, seen, strict=True))
         ],
+        "code": code_facts(codes(config)),
+        "rules": [rule.name for rule in rules(config.quality)],
         "partitions": len(tasks),
         "boxes": boxes,
         "backend": {"choice": chosen.choice, "reason": chosen.reason},

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gpu_curate.config import Config
-from gpu_curate.quality import bits, evaluate
+from gpu_curate.quality import bits, evaluate, identity
 from gpu_curate.sources import Reject
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.contamination import benchmarks
@@ -66,7 +66,7 @@ class Decisions(Stage):
 
     def settings(self, config: Config) -> Any:
         return {
-            "quality": config.quality.model_dump(),
+            "quality": identity(config.quality),
             "language": config.language.model_dump(include={"keep", "min_score"}),
             "min_tokens": config.min_tokens,
             "max_coverage": [(r.name, r.max_coverage) for r in benchmarks(config)],

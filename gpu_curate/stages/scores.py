@@ -12,6 +12,7 @@ import pyarrow as pa
 from gpu_curate.config import Config, GopherQuality
 from gpu_curate.guard import refusal
 from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages.own_scores import own_identity, own_scores
 from gpu_curate.stages.rejects import LateRejects
 from gpu_curate.store.files import write_table
 
@@ -19,8 +20,8 @@ from gpu_curate.store.files import write_table
 class Scores(Stage):
     """Score every document once; decide nothing. A threshold moves without a second pass.
 
-    Reads: documents(text).  Writes: one column per score of `quality.score_types()`; with a language model also `language`
-    (ISO 639-1 code or `unknown`) and `language_score` float32.
+    Reads: documents(text).  Writes: one column per score of `quality.score_types()`, then those of the recipe's own classes; with
+    a language model also `language` (ISO 639-1 code or `unknown`) and `language_score` float32.
     Memory: partition text and about 300 bytes a document.  Source and deviations: see quality/.
     """
 
@@ -28,6 +29,8 @@ class Scores(Stage):
     follows: ClassVar[str | None] = "documents"
     code: ClassVar[tuple[str, ...]] = (
         "stages.scores",
+        "stages.own_scores",
+        "own_code",
         "stages.rejects",
         "guard",
         "lfs",
@@ -47,7 +50,7 @@ class Scores(Stage):
         return ("fasttext-predict",) if config.language.model is not None else ()
 
     def settings(self, config: Config) -> Any:
-        stop_words = {"stop_words": _stop_words(config)}
+        stop_words = {"stop_words": _stop_words(config), "own": own_identity(config)}
         if config.language.model is None and config.language.keep is None:
             return stop_words
         from gpu_curate.text.language import check, model_identity
@@ -73,6 +76,8 @@ class Scores(Stage):
         columns: dict[str, Any] = dict(scores(stats))
         n = len(columns["chars"])
         rejects = LateRejects(context, self.name, part)
+        if config.quality.own:
+            columns |= own_scores(config, host_text(path).to_arrow(), rejects)
         if config.language.model is not None:
             texts = host_text(path).to_arrow().to_pylist()
             columns["language"], columns["language_score"] = _languages(config, texts, rejects)
