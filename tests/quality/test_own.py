@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 
 import gpu_curate as gc
 from gpu_curate import cli, config, own_code
+from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError, FatalError, InputError
 from gpu_curate.quality.score import Score, scores_of
-from gpu_curate.runs import finished, pipeline
+from gpu_curate.runs import finished
+from gpu_curate.runs.fingerprints import fingerprints
 from gpu_curate.runs.planning import make_plan
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.files import read_json
@@ -185,7 +187,7 @@ def test_a_bound_that_moves_makes_decisions_anew_and_a_source_that_changes_score
 ):
     _, _, first = reference
     path = write(tmp_path / "a", texts[0], tokenizer, QUALITY)  # in another folder, the same class
-    assert pipeline.fingerprints(load(path)) == first.prints
+    assert fingerprints(load(path)) == first.prints
     run = tmp_path / "run"
     one = pipeline.execute(load(path), run)
     two = pipeline.execute(load(path, "quality.my_rules.py:Digits.max=0.2"), run)
@@ -220,7 +222,7 @@ def test_a_score_without_a_bound_drops_nothing_and_can_choose_the_survivor(texts
     assert "own_lines" not in boxes(tmp_path / "run", "scores")[0]
     assert outcome.context.config.dedup.fuzzy.keep == "highest:digit_fraction"
     with pytest.raises(ConfigError, match="highest:digit_fractio: no such score\nhint: did you mean 'digit_fraction'"):
-        pipeline.fingerprints(load(path, "dedup.fuzzy.keep=highest:digit_fractio"))
+        fingerprints(load(path, "dedup.fuzzy.keep=highest:digit_fractio"))
 
 
 # ------------------------------------------------------------------------------------------------- trust
@@ -450,7 +452,7 @@ def test_an_entry_point_of_an_installed_package_needs_no_trust(texts, tokenizer,
         assert facts["code"][0]["package"] == "digits-of-mine 1.2"
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: digits-of-mine\nVersion: 1.3\n")
         own_code.entry_points.cache_clear()
-        assert pipeline.fingerprints(config.load(path))["scores"] != outcome.prints["scores"]
+        assert fingerprints(config.load(path))["scores"] != outcome.prints["scores"]
         path.write_text(path.read_text().replace("digits:", "digit:"))
         with pytest.raises(ConfigError, match=r"quality\.digit: unknown key"):
             config.load(path)
