@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -21,6 +21,9 @@ from gpu_curate.commands import register
 from gpu_curate.errors import ConfigError, GpuCurateError
 from gpu_curate.privacy import redacted
 from gpu_curate.visible import one, say, say_json
+
+if TYPE_CHECKING:
+    from gpu_curate.config import Config
 
 _STARTED = time.monotonic()  # the one clock of a run's progress
 
@@ -115,7 +118,7 @@ def _load(
     overrides: list[str] | None,
     trust: bool = False,
     trust_code: bool = False,
-) -> Any:
+) -> tuple[Config, Path]:
     """The config with the command line's say in it, and the run directory."""
     from gpu_curate.config import load
 
@@ -243,7 +246,8 @@ def plan(
     from gpu_curate.console import print_plan
     from gpu_curate.runs.planning import make_plan
 
-    facts = make_plan(*_load(config, out, workers, backend, set_, trust_engine, trust_code), fresh=fresh)
+    recipe, folder = _load(config, out, workers, backend, set_, trust_engine, trust_code)
+    facts = make_plan(recipe, folder, fresh=fresh)
     _print(facts, as_json, print_plan)
 
 
@@ -382,14 +386,24 @@ def export(
 ) -> None:
     """Write the curated text, or what was dropped with its reasons, as Parquet or JSON Lines. Goes on where it stopped."""
     from gpu_curate.runs.finished import open_run
+    from gpu_curate.tools.export import Format, What
     from gpu_curate.tools.export import export as write
 
     reasons, sources = list(reason or []), list(source or [])
     place = out or Path(f"{run}-export") / _export_name(what, reasons, split, sources, format)
     names = [name for some in columns or [] for name in some.split(",") if name]
     facts = write(
-        open_run(run, shards), place, what, format, reasons, split, sources, names, workers, note=_now_and_then
-    )  # type: ignore[arg-type]
+        open_run(run, shards),
+        place,
+        cast(What, what),
+        cast(Format, format),
+        reasons,
+        split,
+        sources,
+        names,
+        workers,
+        note=_now_and_then,
+    )
     if as_json:
         say_json(facts)
     else:
@@ -467,8 +481,9 @@ def init(
         )
     if out.exists() and not force and str(out) != "-":
         raise ConfigError(f"init: {out} exists", "choose another one with --out, or overwrite it with --force")
+    sources, left = None, list[recipes.Look]()
     if recipe is not None:
-        text, sources, left = recipes.read(recipe), None, []
+        text = recipes.read(recipe)
     else:
         text, sources, left = recipes.compose(list(paths or ["."]), "recipe.yaml" if str(out) == "-" else str(out))
     if str(out) == "-":

@@ -41,7 +41,7 @@ def choose() -> tuple[Path | None, list[str]]:
 
     NUMBA_CACHE_DIR first, then the user's own. None: neither can be trusted, or made.
     """
-    refused = []
+    refused: list[str] = []
     given = os.environ.get("NUMBA_CACHE_DIR")
     if given:
         folder = Path(given).absolute()

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -46,7 +46,7 @@ class Bars:
 
             def __init__(self, tell: Callable[[str, Step], str], width: int, left: bool = False):
                 self._tell = tell
-                justify = "left" if left else "right"
+                justify: Literal["left", "right"] = "left" if left else "right"
                 super().__init__(Column(no_wrap=True, min_width=width, overflow="fold", justify=justify))
 
             def render(self, task: Any) -> Text:
@@ -144,7 +144,7 @@ def make_progress(quiet: bool, begun: float | None = None, to_stderr: bool = Fal
 class Tee:
     """A text file that writes to two; the second gets no colours."""
 
-    def __init__(self, first: Any, second: Any):
+    def __init__(self, first: IO[str], second: IO[str]):
         self._first, self._second = first, second
 
     def write(self, text: str) -> int:

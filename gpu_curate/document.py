@@ -84,7 +84,8 @@ class TextColumn:
 
     def raw(self, i: int) -> bytes:
         """The bytes of text i (host columns only)."""
-        return self.chars[int(self.offsets[i]) : int(self.offsets[i + 1])].tobytes()
+        text: bytes = self.chars[int(self.offsets[i]) : int(self.offsets[i + 1])].tobytes()
+        return text
 
     def batches(self, max_bytes: int) -> Iterable[tuple[int, int]]:
         """(start, stop) of consecutive slices of at most `max_bytes` bytes; a longer text is a slice of its own."""

@@ -60,7 +60,7 @@ class Format:
             f.write(header)
             for start in range(0, len(tokens), _BLOCK_TOKENS):
                 block = tokens[start : start + _BLOCK_TOKENS]
-                data = memoryview(np.ascontiguousarray(block, block.dtype.newbyteorder("<"))).cast("B")
+                data = np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data.cast("B")
                 digest.update(data)
                 f.write(data)
         return digest.hexdigest()

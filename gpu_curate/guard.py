@@ -62,9 +62,11 @@ def splits(reader: Any, path: str, size: int, max_bytes: int) -> list[Split]:
     """
     try:
         if not _in_footer(reader, path):
-            return reader.splits(path, size, max_bytes)
+            whole: list[Split] = reader.splits(path, size, max_bytes)
+            return whole
         from gpu_curate.sources import footers
 
+        found: list[Split]
         found, rows = footers.ask(reader, "splits", path, size, max_bytes)
         if rows is not None:
             reader.rows[path] = rows
@@ -78,11 +80,14 @@ def splits(reader: Any, path: str, size: int, max_bytes: int) -> list[Split]:
 
 def columns(reader: Any, path: str) -> tuple[list[str], int | None]:
     """`reader.columns`; footers as in `splits`. Raises: RefusedFooter, and what it raises."""
+    found: tuple[list[str], int | None]
     if not _in_footer(reader, path):
-        return reader.columns(path)
+        found = reader.columns(path)
+        return found
     from gpu_curate.sources import footers
 
-    return footers.ask(reader, "columns", path)[0]
+    found, _ = footers.ask(reader, "columns", path)
+    return found
 
 
 def _in_footer(reader: Any, path: str) -> bool:

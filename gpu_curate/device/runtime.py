@@ -166,4 +166,5 @@ def _middle(text: TextColumn) -> int:
 
 def to_host(array: Any) -> np.ndarray:
     """The array on the host."""
-    return array.get() if is_cupy(array) else array
+    host: np.ndarray = array.get() if is_cupy(array) else array
+    return host

@@ -42,7 +42,10 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
     documents = _receipts(context, "documents")
     decisions = _receipts(context, "decisions")
     manifest = _manifest(context)
-    rejected, passed, skipped, pii = Counter(), Counter(), Counter(), Counter()
+    rejected: Counter[str] = Counter()
+    passed: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    pii: Counter[str] = Counter()
     evidence: dict[str, Counter[str]] = defaultdict(Counter)
     samples: dict[str, list[str]] = defaultdict(list)
     for receipt in documents:
@@ -55,7 +58,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         pii.update(receipt.get("pii", {}))
         for kind, found in receipt.get("pii_samples", {}).items():
             samples[kind] = (samples[kind] + found)[:5]
-    by_reason = {unit: Counter() for unit in ("documents", "tokens", "bytes_of_text")}
+    by_reason: dict[str, Counter[str]] = {unit: Counter() for unit in ("documents", "tokens", "bytes_of_text")}
     by_source: dict[str, Counter[str]] = defaultdict(Counter)
     failing: Counter[str] = Counter()
     only: Counter[str] = Counter()
@@ -138,7 +141,8 @@ def _manifest(context: Context) -> dict[str, Any]:
     """The manifest of the shards; of a run that wrote none, what it would say."""
     path = context.box("shards").folder / "manifest.json"
     if path.exists():
-        return read_json(path)
+        written: dict[str, Any] = read_json(path)
+        return written
     none = {"documents": 0, "tokens": 0}
     validation = context.config.shards.validation
     return {
@@ -203,8 +207,8 @@ def _check_sides(context: Context) -> None:
     rows = read_columns(context.box("shards").folder / "documents.parquet", ["doc_id", "split"])
     doc_id = rows["doc_id"].to_numpy()
     of_split = [pc.equal(rows["split"], name).to_numpy() for name in ("train", "validation")]
-    sides = [np.unique(component[np.isin(member, doc_id[own])]) for own in of_split]
-    both = np.intersect1d(*sides)
+    train, validation = (np.unique(component[np.isin(member, doc_id[own])]) for own in of_split)
+    both = np.intersect1d(train, validation)
     if len(both):
         raise FatalError(f"{len(both)} clusters of duplicates lie on both sides of the split, e.g. component {both[0]}")
 
@@ -221,7 +225,7 @@ def _incomplete(files: set[str], read: dict[str, Any]) -> list[str]:
 
 def _passed_over(context: Context) -> dict[str, dict[str, Any]]:
     """Source or reference set → what its patterns hold and is not read, in counts and examples."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for box, kind in (("documents", "source"), ("references", "reference")):
         if context.has(box) and (context.box(box).folder / PASSED_OVER).is_file():
             listed = read_json(context.box(box).folder / PASSED_OVER)

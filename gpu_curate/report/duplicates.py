@@ -27,7 +27,7 @@ def catch(s: float, bands: int, rows: int) -> float:
 
 def similarity_caught(p: float, bands: int, rows: int) -> float:
     """The similarity at which the probability is p: the inverse of `catch`."""
-    return (1.0 - (1.0 - p) ** (1.0 / bands)) ** (1.0 / rows)
+    return float((1.0 - (1.0 - p) ** (1.0 / bands)) ** (1.0 / rows))
 
 
 def template_similarity(n: int) -> float:
@@ -56,7 +56,7 @@ def duplicates(facts: dict[str, Any], context: Context, library: Library) -> Htm
     clusters = cluster_facts(context.box("duplicates"), _LARGEST)
     found = facts["duplicates"]
     lost = found["lost_clusters"]
-    body = [
+    body: list[object] = [
         strip(
             [
                 (short(found["exact"]), "exact duplicates", ""),

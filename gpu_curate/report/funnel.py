@@ -41,10 +41,10 @@ def funnel(facts: dict[str, Any], config: Config) -> Html:
             )
         )
     for name, reasons in folded(documents["dropped"]).items():
-        took = tuple(sum(unit["dropped"].get(r, 0) for r in reasons) for unit in (documents, tokens, nbytes))
-        left -= took[0]
+        n, n_tokens, n_bytes = (sum(unit["dropped"].get(r, 0) for r in reasons) for unit in (documents, tokens, nbytes))
+        left -= n
         what = meaning(name, config) if family(name) is None and name in reasons else plural(len(reasons), "rule")
-        rows.append(_row(name, what, left, read, group(reasons[0]), *took, facts))
+        rows.append(_row(name, what, left, read, group(reasons[0]), n, n_tokens, n_bytes, facts))
     rows.append(_row("kept", "", 0, read, "kept", documents["kept"], tokens["kept"], nbytes["kept"], facts))
     body = [_whole(facts), table(("", "documents", "tokens", "text"), rows, class_="funnel"), _splits(facts)]
     lead = (
@@ -144,7 +144,7 @@ def sources(facts: dict[str, Any], config: Config) -> Html:
     used = [g for g in GROUPS if any(by_group(units[s])[g] for s in names) or g in ("rejected", "kept")]
     columns = ("source", "read", *(GROUPS[g] for g in used), "copies", "tokens kept")
     shown, rest = names[:_SHOWN], names[_SHOWN:_MAX_SOURCES]
-    body = [table(columns, [_source_row(s, facts, used) for s in shown], class_="sources")]
+    body: list[object] = [table(columns, [_source_row(s, facts, used) for s in shown], class_="sources")]
     if rest:
         more = table(columns, [_source_row(s, facts, used, bars=False) for s in rest], class_="sources")
         body.append(details(f"{plural(len(rest), 'more source')}", more))

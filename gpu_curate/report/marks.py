@@ -128,7 +128,7 @@ _FINDERS: dict[str, Callable[[str], Iterator[Span]]] = {
     "curly_bracket": _pieces(r"\{"),
     "too_few_sentences": _lines(lambda line: not _c4_ended(line)),
 }
-_STOP_WORDS = {w.decode() if isinstance(w, bytes) else str(w) for w in STOP_WORDS}
+_STOP_WORDS: set[str] = {w.decode() if isinstance(w, bytes) else str(w) for w in STOP_WORDS}
 
 
 def _joined(spans: Iterator[Span]) -> list[Span]:

@@ -176,8 +176,9 @@ def _config(config: Config) -> Html:
         if "storage_options" in source:
             source["storage_options"] = dict.fromkeys(source["storage_options"], "(not shown)")
     writer, text = YAML(typ="safe", pure=True), io.StringIO()
-    writer.default_flow_style, writer.width = False, 100
-    writer.sort_base_mapping_type_on_output = False
+    writer.width = 100
+    writer.default_flow_style = False
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel declares it None
     writer.dump(data, text)
     dumped = text.getvalue()
     if len(dumped) > _MAX_CONFIG_CHARS:

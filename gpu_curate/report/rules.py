@@ -34,8 +34,8 @@ def rules(facts: dict[str, Any], context: Context, library: Library) -> Html:
         "How many documents fail each rule, how many fail it and nothing else, and how many are counted under it because it "
         "is the first they fail. Without the rule, exactly those of “only it” would be kept as well."
     )
-    kept = details([tag("i", class_="kept"), tag("span", "kept", class_="name")], kept) if kept else None
-    body = [*blocks, tag("h3", "Samples"), tag("p", note), kept]
+    shown = details([tag("i", class_="kept"), tag("span", "kept", class_="name")], kept) if kept else None
+    body = [*blocks, tag("h3", "Samples"), tag("p", note), shown]
     return section("rules", "Rules", lead if names else "No document failed a rule.", *body)
 
 

@@ -76,7 +76,7 @@ class Library:
             part = self._part(box, doc_id)
             if part is not None:
                 wanted[box, part].append(doc_id)
-        found = {}
+        found: dict[int, Document] = {}
         for (box, part), ids in wanted.items():
             of = self._context.box(box)
             file = pq.ParquetFile(of.verified(part, ".parquet"), memory_map=True)
@@ -102,10 +102,11 @@ class Library:
 
     @functools.cache  # noqa: B019
     def _first(self, box: str, part: str) -> int:
-        return next(_row_groups(pq.ParquetFile(self._context.box(box).path(part, ".parquet"))))[1]
+        _, first, _ = next(_row_groups(pq.ParquetFile(self._context.box(box).path(part, ".parquet"))))
+        return first
 
 
-def _row_groups(file: pq.ParquetFile) -> Iterable[tuple[int, int, int]]:
+def _row_groups(file: pq.ParquetFile) -> Iterator[tuple[int, int, int]]:
     """Number, lowest and highest doc_id of every row group, from the footer."""
     column = file.schema_arrow.get_field_index("doc_id")
     for number in range(file.metadata.num_row_groups):
@@ -211,9 +212,10 @@ def score_of(context: Context, part: str, reason: str, rows: np.ndarray) -> list
     if column is not None:
         values = column_values(context, part, [column])[PREFIX + column].text.take(pa.array(rows)).to_pylist()
         return [None if value is None else f"{column} = {value[:80]}" for value in values]
-    columns = ["language", "language_score"] if reason == "language" else [scored(reason, context.config)]
-    if columns == [None]:
+    score = scored(reason, context.config)
+    if reason != "language" and score is None:
         return [None] * len(rows)
+    columns = ["language", "language_score"] if reason == "language" else [str(score)]
     table = context.box("scores").read_table(part, columns).take(pa.array(rows))
     if reason == "language":
         languages, values = (table[c].to_pylist() for c in columns)
@@ -272,7 +274,8 @@ def differences(a: str, b: str) -> tuple[list[tuple[int, int]], list[tuple[int, 
         [(m.group(), m.span()) for m, _ in zip(re.finditer(r"\S+", t), range(_DIFF_WORDS), strict=False)]
         for t in (a, b)
     ]
-    matcher = difflib.SequenceMatcher(None, *([w for w, _ in own] for own in words), autojunk=False)
+    a_words, b_words = ([w for w, _ in own] for own in words)
+    matcher = difflib.SequenceMatcher(None, a_words, b_words, autojunk=False)
     for kind, a0, a1, b0, b1 in matcher.get_opcodes():
         for side, low, high in ((0, a0, a1), (1, b0, b1)):
             if kind != "equal" and high > low:

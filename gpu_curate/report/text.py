@@ -21,7 +21,7 @@ def text(facts: dict[str, Any], config: Config) -> Html:
     lines = (
         [_row("all", total), *(_row(s, rows[s]) for s in names[:_SHOWN])] if len(rows) != 1 else [_row(names[0], total)]
     )
-    body = [table(columns, lines)]
+    body: list[object] = [table(columns, lines)]
     rest = names[_SHOWN:_MAX_SOURCES]
     if rest:
         body.append(details(plural(len(rest), "more source"), table(columns, [_row(s, rows[s]) for s in rest])))

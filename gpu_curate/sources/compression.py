@@ -327,6 +327,6 @@ def _fed(frame: Any, data: bytes) -> bytes:
     import zstandard
 
     try:
-        return frame.decompress(data)
+        return bytes(frame.decompress(data))
     except zstandard.ZstdError as e:
         raise OSError(f"damaged .zst data: {e}") from e

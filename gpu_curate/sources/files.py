@@ -289,8 +289,10 @@ def _status(e: BaseException) -> int | None:
     """The HTTP status in an error of any client library."""
     response = getattr(e, "response", None)
     if isinstance(response, dict):  # botocore
-        return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return getattr(e, "status", None) or getattr(response, "status_code", None)
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:
+        status = getattr(e, "status", None) or getattr(response, "status_code", None)
+    return status if isinstance(status, int) else None
 
 
 def _is_absent(e: BaseException) -> bool:
@@ -342,7 +344,7 @@ class _Remote:
     def read(self, size: int = -1) -> bytes:
         with _over_network(self._path):
             try:
-                data = self._file.read(size)
+                data: bytes = self._file.read(size)
             except ValueError as e:
                 if "range" not in str(e):
                     raise
@@ -360,7 +362,8 @@ class _Remote:
         left = self._at
         while left and (passed := self._file.read(min(left, 1 << 20))):
             left -= len(passed)
-        return self._file.read(size)
+        rest: bytes = self._file.read(size)
+        return rest
 
     def seek(self, offset: int, whence: int = 0) -> int:
         try:

@@ -92,7 +92,8 @@ def decode_body(body: bytes, head: Head, max_bytes: int) -> bytes:
 
 def dechunk(body: bytes) -> bytes:
     """A chunked body put together. A body without a chunk size at its start is plain; what follows a broken size is kept."""
-    out, at = [], 0
+    out: list[bytes] = []
+    at = 0
     while at < len(body):
         size = _CHUNK_SIZE.match(body, at)
         if size is None:

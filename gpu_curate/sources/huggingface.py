@@ -14,7 +14,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from gpu_curate import hub
 from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
@@ -101,7 +101,7 @@ class HuggingFaceReader:
     def _reader(self, path: str) -> ParquetReader | JsonlReader:
         return self._parquet if stem(path).endswith(self._parquet.suffixes) else self._jsonl
 
-    def _fail(self, what: str, hint: str | None = None) -> Any:
+    def _fail(self, what: str, hint: str | None = None) -> NoReturn:
         raise ConfigError(f"source {self.source.name}: data set {self.source.dataset}: {what}", hint)
 
     # ------------------------------------------------------------------------------------------- which files there are
@@ -304,7 +304,8 @@ def _declared(readme: str) -> list[dict[str, Any]]:
     head = re.match(r"---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", readme, re.DOTALL)
     if head is None:
         return []
-    from ruamel.yaml import YAML, YAMLError
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
     reader = YAML(typ="safe", pure=True)
     reader.allow_duplicate_keys = True  # the hub takes them

@@ -28,7 +28,7 @@ _MAX_INDENT = 1024
 class Value(NamedTuple):
     """One value, whole; with a problem, its beginning."""
 
-    offset: int
+    offset: int | None  # None: its text was put into UTF-8, so it has no place in the file
     data: bytes
     problem: str | None = None
 

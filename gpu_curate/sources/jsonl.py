@@ -120,7 +120,9 @@ class JsonlReader:
         limit = self.source.max_line_bytes
         head, error = _head(f)
         wide = _wide_encoding(head)
-        chunks = itertools.chain([head] if head else [], _raised(error), iter(lambda: f.read(_CHUNK), b""))
+        chunks: Iterator[bytes] = itertools.chain(
+            [head] if head else [], _raised(error), iter(lambda: f.read(_CHUNK), b"")
+        )
         if wide:
             chunks = _transcoded(chunks, wide)
             head = next(chunks, b"")
@@ -130,11 +132,14 @@ class JsonlReader:
         else:
             start = len(BOM) if head.startswith(BOM) else 0
             first = next(chunks)[start:]
-            found = (v._replace(offset=v.offset + start) for v in values(itertools.chain([first], chunks), limit))
+            found = (
+                v._replace(offset=(v.offset or 0) + start) for v in values(itertools.chain([first], chunks), limit)
+            )
         return (v._replace(offset=None) for v in found) if wide else found
 
     def _records(self, found: Iterator[Value], split: Split, skip: int) -> Iterator[Record | Reject | Skip]:
-        row, offset = split.first_row - 1, split.start
+        row = split.first_row - 1
+        offset: int | None = split.start
         empty = split.stop < 0  # a range is a part of a file that is not
         try:
             for row, (offset, data, problem) in enumerate(found, split.first_row):

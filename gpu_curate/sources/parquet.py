@@ -145,13 +145,14 @@ class ParquetReader:
         if not text.has_dictionary_page:
             return False
         of_dictionary = max(text.data_page_offset - (text.dictionary_page_offset or 0), 0)
-        return text.total_compressed_size - of_dictionary <= _NUMBER_BYTES * rows + (1 << 16)
+        return bool(text.total_compressed_size - of_dictionary <= _NUMBER_BYTES * rows + (1 << 16))
 
     def _batch_rows(self, metadata: pq.FileMetaData, group: int) -> int:
         nbytes = sum(max(c.total_uncompressed_size, 0) for c in self._chunks(metadata, group))
         if nbytes > _DICTIONARY_BYTES and self._repeats(metadata, group):
             return 1
-        return max(min(_BATCH_ROWS, _BATCH_BYTES * max(metadata.row_group(group).num_rows, 1) // max(nbytes, 1)), 1)
+        rows: int = _BATCH_BYTES * max(metadata.row_group(group).num_rows, 1) // max(nbytes, 1)
+        return max(min(_BATCH_ROWS, rows), 1)
 
     def _row_group(
         self, file: pq.ParquetFile, group: int, row: int, skip: int
@@ -197,7 +198,8 @@ def leaf(batch: pa.RecordBatch, name: str) -> pa.Array:
 def _values(array: pa.Array) -> list[Any]:
     """Python values; None for one that Python cannot hold."""
     try:
-        return array.to_pylist()
+        values: list[Any] = array.to_pylist()
+        return values
     except (ValueError, OverflowError):  # UnicodeDecodeError and Arrow's errors are ValueErrors
         return [_value(scalar) for scalar in array]
 
@@ -216,7 +218,8 @@ def _texts(array: pa.Array) -> list[Any]:
         return [None if i is None else distinct[i] for i in array.indices.to_pylist()]
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
         try:
-            return array.to_pylist()
+            texts: list[Any] = array.to_pylist()
+            return texts
         except UnicodeDecodeError:  # Arrow does not check what a file calls UTF-8
             array = array.cast(pa.large_string()).view(pa.large_binary())
     values: list[Any] = array.to_pylist()

@@ -338,7 +338,7 @@ def _parsed(paths: tuple[str, ...], contents: tuple[str, ...], key: Callable[[st
     def keys() -> Iterator[str]:
         for path in paths:
             with open_stream(path) as f:
-                content = b"".join(iter(lambda f=f: f.read(1 << 20), b""))
+                content = b"".join(iter(functools.partial(f.read, 1 << 20), b""))
             for line in io.BytesIO(content):
                 entry = line.decode("utf-8", "replace").strip()
                 if entry and not entry.startswith("#") and (k := key(entry)):

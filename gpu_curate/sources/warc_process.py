@@ -107,7 +107,8 @@ class _Process:
         code = child.wait()
         for stream in (child.stdin, child.stdout, self._errors, self._shared):
             with contextlib.suppress(OSError):
-                stream.close()
+                if stream is not None:
+                    stream.close()
         return code
 
 
@@ -145,7 +146,8 @@ def read(source: WarcSource, split: Split, skip: int = 0) -> Iterator[Record | R
     """
     timeout_s = source.timeout_s
     assert timeout_s is not None
-    next_row, refused = split.first_row, {}
+    next_row = split.first_row
+    refused: dict[int, str] = {}
     process = _take()
     try:
         process.request(source, split, next_row, refused, skip)

@@ -212,7 +212,8 @@ def read_sample(config: Config, folder: Path, max_bytes: int) -> Sample:
 def documents(sample: Sample) -> tuple[TextColumn, np.ndarray, list[tuple[str, str, int]]]:
     """Text, scope key, and (source, path, row) of every document of the sample."""
     box = sample.context.box("documents")
-    columns, scopes, where = [], [], []
+    columns, scopes = [], []
+    where: list[tuple[str, str, int]] = []
     for part in sample.parts:
         path = box.path(part, ".parquet")
         columns.append(host_text(text_file(box, part)))
@@ -230,7 +231,7 @@ def documents(sample: Sample) -> tuple[TextColumn, np.ndarray, list[tuple[str, s
 def inputs_of(context: Context, text: TextColumn, scope_N: Any) -> Inputs:
     """What the ops are run over, as the recipe sets them. Text and scope keys lie on one side, host or device."""
     fuzzy = context.config.dedup.fuzzy
-    settings = {} if fuzzy is None else {"minhash": minhash_spec(fuzzy), "bands": band_spec(fuzzy)}
+    settings: dict[str, Any] = {} if fuzzy is None else {"minhash": minhash_spec(fuzzy), "bands": band_spec(fuzzy)}
     scoped = fuzzy is not None and fuzzy.scope == "group"
     indexes = {r.name: index_of(context, r.name)[0] for r in benchmarks(context.config)}
     return Inputs(text, scope_N if scoped else None, indexes=indexes, **settings)
@@ -316,6 +317,7 @@ def by_numpy(config: Config, text: TextColumn) -> tuple[int, int, dict[str, floa
 
     _, n = next(iter(text.batches(NUMPY_BYTES)))
     texts = [text.raw(i).decode() for i in range(n)]
+    assert config.dedup.fuzzy is not None  # who asks for it has looked
     spec, bands = minhash_spec(config.dedup.fuzzy), band_spec(config.dedup.fuzzy)
     seconds = {}
     sig_NH, seconds["signature"] = _least(partial(plain.signatures, texts, spec))
@@ -439,7 +441,7 @@ def _rates(seconds: float, nbytes: int, documents: int, processes: int) -> dict[
     }
 
 
-def table(measured: dict[str, dict[str, dict[str, float]]]) -> list[dict[str, Any]]:
+def table(measured: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Rows of the result: per step and way the rates, their ratio to one core, and the break-even price of the GPU.
 
     The price: a GPU-hour may cost so many core-hours until the cores do the same work for less. A core counts with what it
@@ -529,7 +531,7 @@ def write_png(path: Path, result: dict[str, Any]) -> None:
     title = f"{sample['documents']:,} documents, {sample['bytes'] / 1e6:,.1f} MB; {verdict}\n{machine['cpu']}"
     axes.set_title(title + (f", {machine['gpu']}" if machine["gpu"] else ""), fontsize=9, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
-    handles = [axes.barh(0, 0, color=_COLOURS[w]) for w in ways]
+    handles: list[Any] = [axes.barh(0, 0, color=_COLOURS[w]) for w in ways]
     figure.legend(
         handles, [_label(w, machine) for w in ways], loc="outside lower center", ncols=len(ways), frameon=False
     )

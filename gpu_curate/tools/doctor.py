@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -37,6 +38,7 @@ MIN_DRIVER_CUDA = 13000  # what cupy-cuda13x needs, as cuDriverGetVersion says i
 CUDA_ERROR_NO_DEVICE = 100
 MIN_FREE_BYTES = 1 << 30
 _GPU = install("gpu")
+Status = Literal["ok", "missing", "failed", "unused"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Check:
 
     group: str
     name: str
-    status: Literal["ok", "missing", "failed", "unused"]
+    status: Status
     detail: str
     remedy: str | None = None
     for_gpu: bool = False
@@ -515,11 +517,11 @@ def _tokenizers() -> list[Check]:
             if version is None and name == "snaptokens":
                 continue  # slower than gigatoken where both are exact: nobody needs it
             if version is None:
-                status = "missing" if name in optional else "failed"
+                status: Status = "missing" if name in optional else "failed"
                 checks.append(Check("libraries", name, status, "not installed", optional.get(name, f"pip install {name}")))  # fmt: skip
                 continue
             try:
-                encoder = load(config.Tokenizer(path=str(path), eot="<|endoftext|>", library=name))  # type: ignore[arg-type]
+                encoder = load(config.Tokenizer(path=str(path), eot="<|endoftext|>", library=name))
                 reason = encoder.reason.removeprefix("asked for; ")
                 checks.append(Check("libraries", name, "ok", f"{version}: {reason}"))
             except GpuCurateError as e:
@@ -688,7 +690,7 @@ PROBES: dict[str, Probe] = {
     "components": Probe("self-test, GPU", "components (NeMo Curator)", _components, 300),
     "numba": Probe("libraries", "Numba", _numba, 60),
     "libraries": Probe("libraries", "required", _libraries, 120),
-    **{f"part {name}": Probe("optional parts", name, lambda name=name: _part(name), 60) for name in PARTS},
+    **{f"part {name}": Probe("optional parts", name, partial(_part, name), 60) for name in PARTS},
 }
 
 

@@ -36,6 +36,7 @@ VERSION = 1  # of what an export holds
 REQUEST = ".request.json"
 _ROWS = 16384  # of a row group
 What = Literal["kept", "dropped", "all"]
+Format = Literal["parquet", "jsonl"]
 
 # Every export's own columns; a source's kept columns follow, then, where asked for, scores and overlaps.
 COLUMNS: dict[str, tuple[pa.DataType, str]] = {
@@ -103,7 +104,7 @@ def export(
     context: Context,
     out: Path,
     what: What = "kept",
-    format: Literal["parquet", "jsonl"] = "parquet",
+    format: Format = "parquet",
     reasons: Iterable[str] = (),
     split: str | None = None,
     sources: Iterable[str] = (),
@@ -157,7 +158,8 @@ def _run_all(request: Request, parts: list[str], workers: int | None) -> Iterabl
     """Export partitions in worker processes, a few ahead of what is done; one is done in this process."""
     count = min(workers or default_workers(), len(parts))
     engine = make_engine("inline" if count <= 1 else "local", max(count, 1), [])
-    waiting, running = list(reversed(parts)), {}
+    waiting = list(reversed(parts))
+    running: dict[Future[Any], str] = {}
     whole = False
     try:
         while waiting or running:

@@ -107,6 +107,7 @@ def look(path: str) -> Look:
     size = os.path.getsize(path)
     if size == 0:
         return Look(path, 0, None, "empty")
+    damages: tuple[type[BaseException], ...] = (GpuCurateError, *damage())
     try:
         with open_raw(path) as f:
             magic = f.read(16)
@@ -114,7 +115,7 @@ def look(path: str) -> Look:
             return _look_at_parquet(path, size)
         with open_stream(path) as f:
             head = f.read(_HEAD_BYTES)
-    except (GpuCurateError, *damage()) as e:
+    except damages as e:
         return Look(path, size, None, f"unreadable: {one_line(e, 120)}")
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n\0")
     if start.startswith((b"WARC/", b"filedesc:")) or re.match(rb"https?://\S+ [\d.]+ \d{14} \S+ \d+\r?\n", start):
@@ -140,7 +141,9 @@ def _look_at_parquet(path: str, size: int) -> Look:
     from gpu_curate.sources import footers
 
     try:
-        return footers.ask(_Parquet(None), "look", path, size)[0]
+        look: Look
+        look, _ = footers.ask(_Parquet(None), "look", path, size)
+        return look
     except RefusedFooter as e:
         return Look(path, size, None, f"unreadable: {e.message}")
 
@@ -166,9 +169,8 @@ def _may_hold_text(kind: Any) -> bool:
     t = pa.types
     if t.is_dictionary(kind):
         return _may_hold_text(kind.value_type)
-    return (
-        t.is_struct(kind) or t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind) or t.is_binary(kind)
-    )
+    tests = (t.is_struct, t.is_string, t.is_large_string, t.is_string_view, t.is_binary)
+    return any(test(kind) for test in tests)
 
 
 def _look_at_json(path: str, size: int, start: bytes) -> Look | None:
@@ -350,8 +352,13 @@ def _suffixes(kind: str) -> tuple[str, ...]:
     from gpu_curate.sources.warc import WarcReader
     from gpu_curate.sources.wikipedia import WikipediaReader
 
-    readers = {"jsonl": JsonlReader, "parquet": ParquetReader, "warc": WarcReader, "wikipedia": WikipediaReader}
-    return readers[kind].suffixes if kind in readers else ()
+    suffixes = {
+        "jsonl": JsonlReader.suffixes,
+        "parquet": ParquetReader.suffixes,
+        "warc": WarcReader.suffixes,
+        "wikipedia": WikipediaReader.suffixes,
+    }
+    return suffixes.get(kind, ())
 
 
 def _source(path: str, kind: str, files: list[Look], alone: bool, taken: list[str]) -> list[Source]:
@@ -503,7 +510,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _yaml(value: Any) -> str:
+def _yaml(value: str | list[str]) -> str:
     """A value as YAML that is read back as the same; names and words bare, the rest in double quotes."""
     if isinstance(value, list):
         return f"[{', '.join(map(_yaml, value))}]"
