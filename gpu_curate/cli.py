@@ -338,7 +338,7 @@ def head(
     from gpu_curate.console import print_head
     from gpu_curate.loader import read_manifest
     from gpu_curate.shards_check import head as shards_head
-    from gpu_curate.tokenizer import load
+    from gpu_curate.tokenizer.loading import load
 
     place = _shards_folder(folder)
     path = Path(tokenizer) if tokenizer else place / "tokenizer.json"

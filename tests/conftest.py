@@ -41,7 +41,7 @@ def soak_cases():
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     """Path of a byte-level BPE of 400 entries over the words of `corpora.document`, made once a file."""
-    from gpu_curate.tokenizer import train
+    from gpu_curate.tokenizer.training import train
 
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     rng = random.Random(0)

@@ -71,7 +71,7 @@ def texts_of(run: Path) -> dict[int, str]:
 
 def write_inputs(folder: Path, documents: int) -> None:
     """A corpus, a tokenizer.json trained on its notes, and bench.jsonl: a question taken from it and one that is not."""
-    from gpu_curate.tokenizer import train
+    from gpu_curate.tokenizer.training import train
 
     write_corpus(folder / "corpus", documents=documents)
     notes = [p.read_text() for p in sorted((folder / "corpus" / "notes").iterdir())]

@@ -161,7 +161,7 @@ class Run:
     def __init__(self, folder, name):
         from gpu_curate import config
         from gpu_curate.api import pipeline
-        from gpu_curate.tokenizer import train
+        from gpu_curate.tokenizer.training import train
 
         train(["some text about the ferry"] * 3, 300, "<|endoftext|>", folder / "tokenizer.json")
         (folder / "in.jsonl").write_bytes(lines())
@@ -219,7 +219,8 @@ def make_case(kind, folder, noise):
         return lambda: run.case(mutant(noise, run.seed))
     if kind == "tokenizer":
         from gpu_curate.config import Tokenizer
-        from gpu_curate.tokenizer import load, train
+        from gpu_curate.tokenizer.loading import load
+        from gpu_curate.tokenizer.training import train
 
         path = folder / "tokenizer.json"
         train(["some text about the ferry"] * 3, 300, "<|endoftext|>", path)

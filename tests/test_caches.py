@@ -18,7 +18,7 @@ from gpu_curate import config
 from gpu_curate.api import pipeline
 from gpu_curate.store.files import read_json
 from gpu_curate.text.language import PACKAGED, model_path
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.training import train
 
 pytest.importorskip("fasttext", reason="needs fasttext-predict (the extra `language`)")
 pytest.importorskip("trafilatura", reason="needs the extra `warc`")

@@ -391,18 +391,18 @@ def test_requirements_are_those_of_the_project():
 
 
 def test_a_tokenizer_library_that_gives_other_ids_is_failed(monkeypatch):
-    from gpu_curate import tokenizer
+    from gpu_curate.tokenizer import backends
 
-    library = tokenizer._LIBRARIES["gigatoken"]
+    library = backends.BACKENDS["gigatoken"]
 
     def wrong(encoder):
         encode = library.open(encoder)
         return lambda texts: (lambda ids, lens: (ids ^ 1, lens))(*encode(texts))
 
-    monkeypatch.setitem(tokenizer._LIBRARIES, "gigatoken", library._replace(open=wrong))
-    tokenizer._backend.cache_clear()
+    monkeypatch.setitem(backends.BACKENDS, "gigatoken", library._replace(open=wrong))
+    backends.open_backend.cache_clear()
     checks = {c.name: c for c in doctor.PROBES["tokenizers"].run()}
-    tokenizer._backend.cache_clear()
+    backends.open_backend.cache_clear()
     assert checks["gigatoken"].status == "failed"
     assert checks["tokenizers"].status == "ok"
 

@@ -13,7 +13,7 @@ from gpu_curate import config
 from gpu_curate.runs.fingerprints import fingerprints
 from gpu_curate.stages.order import all_stages
 from gpu_curate.store import fingerprint
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.training import train
 
 
 def prints(tmp_path, **keys):

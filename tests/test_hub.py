@@ -11,7 +11,7 @@ from gpu_curate import hub
 from gpu_curate.config import HuggingFaceSource, Tokenizer
 from gpu_curate.errors import ConfigError
 from gpu_curate.sources.huggingface import HuggingFaceReader
-from gpu_curate.tokenizer import _read
+from gpu_curate.tokenizer.reading import read
 
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs huggingface_hub (the extra `huggingface`)")
 
@@ -43,7 +43,7 @@ def test_a_tokenizer_of_the_hub_without_a_network_is_one_error_at_once(no_networ
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     begun = time.monotonic()
     with pytest.raises(ConfigError, match=f"hub did not give one: {no_network}"):
-        _read(Tokenizer(path="org/none").path)
+        read(Tokenizer(path="org/none").path)
     assert time.monotonic() - begun < 10
 
 
@@ -55,7 +55,7 @@ def test_a_tokenizer_that_was_fetched_before_needs_no_network(no_network, monkey
     (folder / "snapshots" / "abc" / "tokenizer.json").write_text("{}")
     original = huggingface_hub.hf_hub_download
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *a, **k: original(*a, **k, cache_dir=tmp_path))
-    assert _read("org/name") == (b"{}", None)
+    assert read("org/name") == (b"{}", None)
 
 
 @pytest.mark.parametrize("streaming", [False, True])

@@ -13,10 +13,11 @@ import pytest
 import yaml
 from places import ROOT
 
-from gpu_curate import config, tokenizer
+from gpu_curate import config
 from gpu_curate.api import pipeline
 from gpu_curate.runs.fingerprints import fingerprints
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer import loading
+from gpu_curate.tokenizer.training import train
 
 # each takes 0.1 s or more to import; pandas, where it is installed, comes with Arrow's arrays
 HEAVY = "numba awkward gigatoken tokenizers tiktoken pyarrow.dataset trafilatura lxml torch datasets fasttext dask cupy sklearn"
@@ -66,8 +67,8 @@ def test_a_run_with_nothing_to_do_imports_nothing_heavy(finished):
 def test_the_proof_of_a_run_serves_before_it_starts_and_only_for_that_content(finished, monkeypatch):
     folder, recipe = finished
     chosen = []
-    choose = tokenizer._choose
-    monkeypatch.setattr(tokenizer, "_choose", lambda *args: chosen.append(args[0]) or choose(*args))
+    choose = loading._choose
+    monkeypatch.setattr(loading, "_choose", lambda *args: chosen.append(args[0]) or choose(*args))
     pipeline.execute(recipe, folder / "r")
     assert chosen == []
     (proof,) = folder.glob("r/tokens/.receipts/encoder_proof.json")

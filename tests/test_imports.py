@@ -79,7 +79,7 @@ def circles(graph) -> list[list[str]]:
 # A room imports from itself and from those before it. A module beside the rooms that is not named here lies as low as
 # what it imports allows.
 LAYERS = (
-    {"errors", "section", "tokenizer_section", "document", "lfs", "jit"},
+    {"errors", "section", "document", "lfs", "jit"},
     {
         "guard",
         "hub",

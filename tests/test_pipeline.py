@@ -24,7 +24,8 @@ from gpu_curate import config, loader, shards_check
 from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError, FatalError, UnreachableError
 from gpu_curate.store.files import read_json
-from gpu_curate.tokenizer import load, train
+from gpu_curate.tokenizer.loading import load
+from gpu_curate.tokenizer.training import train
 
 ROOT = Path(__file__).parents[1]
 

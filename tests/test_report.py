@@ -34,7 +34,7 @@ from gpu_curate.report.rules import card, looks_like_code
 from gpu_curate.stages.partition_text import text_file
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.files import read_json
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.training import train
 
 HOSTILE = (
     "<script>alert(1)</script></blockquote></details><img src=x onerror=alert(2)> \"quoted\" 'single' &amp; "

@@ -17,25 +17,27 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_curate import tokenizer as module
 from gpu_curate.config import Tokenizer
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, FatalError, InputError
-from gpu_curate.tokenizer import (
-    CHUNKABLE,
-    CL100K,
-    GPT2,
-    GPT2_POSSESSIVE,
-    LIBRARIES,
-    O200K,
-    QWEN2,
-    id_dtype,
-    load,
-    train,
-)
+from gpu_curate.tokenizer import backends, loading, model, patterns, proof, reading
+from gpu_curate.tokenizer import encoder as encoding
+from gpu_curate.tokenizer.backends import LIBRARIES
+from gpu_curate.tokenizer.encoder import id_dtype
+from gpu_curate.tokenizer.loading import load
+from gpu_curate.tokenizer.patterns import CHUNKABLE, CL100K, GPT2, GPT2_POSSESSIVE, O200K, QWEN2
+from gpu_curate.tokenizer.training import train
 
 EOT = "<|endoftext|>"
-INSTALLED = [pytest.param(n, marks=pytest.mark.skipif(not module._version(n), reason=f"no {n}")) for n in LIBRARIES]
+
+
+def installed(monkeypatch, version_of) -> None:
+    """Let `version_of(library)` say what is installed."""
+    for module in (backends, loading, proof):
+        monkeypatch.setattr(module, "version_of", version_of)
+
+
+INSTALLED = [pytest.param(n, marks=pytest.mark.skipif(not backends.version_of(n), reason=f"no {n}")) for n in LIBRARIES]
 
 
 STEMS = """the of and to in is that for it as was with be by on not he his but at are this have from or had an naïve Straße
@@ -113,7 +115,7 @@ def test_ids_are_the_reference_libraries(trained, library):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(max_size=60), max_size=6), st.sampled_from(LIBRARIES))
 def test_ids_of_any_text_are_the_reference_libraries(trained, texts, library):
-    if not module._version(library):
+    if not backends.version_of(library):
         pytest.skip(f"no {library}")
     texts = [t.encode("utf-8", "replace").decode() for t in texts]
     check(load(section(trained, library=library)), reference(trained), texts)
@@ -262,18 +264,18 @@ def test_ids_are_checked_on_every_call(trained, change, message):
 
 
 def test_auto_takes_the_fastest_that_is_installed(trained, monkeypatch):
-    assert load(section(trained)).library == next(n for n in LIBRARIES if module._version(n))
-    monkeypatch.setattr(module, "_version", lambda name: "9" if name == "tokenizers" else "")
-    module._choose.cache_clear()
+    assert load(section(trained)).library == next(n for n in LIBRARIES if backends.version_of(n))
+    installed(monkeypatch, lambda name: "9" if name == "tokenizers" else "")
+    loading._choose.cache_clear()
     encoder = load(section(trained))
-    module._choose.cache_clear()
+    loading._choose.cache_clear()
     assert encoder.library == "tokenizers"
     assert "gigatoken: not installed" in encoder.reason
 
 
 def test_a_library_that_differs_is_passed_over_aloud(trained, monkeypatch, caplog):
     def off_by_one(encoder):
-        encode = module._open_tokenizers(encoder)
+        encode = backends._open_tokenizers(encoder)
 
         def wrong(texts):
             ids, lens = encode(texts)
@@ -284,11 +286,11 @@ def test_a_library_that_differs_is_passed_over_aloud(trained, monkeypatch, caplo
     def panics(encoder):
         raise type("PanicException", (BaseException,), {})("no such pre-tokenizer")
 
-    monkeypatch.setitem(module._LIBRARIES, "gigatoken", module._Library(off_by_one, bounded=True))
-    monkeypatch.setitem(module._LIBRARIES, "snaptokens", module._Library(panics, bounded=True))
-    monkeypatch.setitem(module._LIBRARIES, "tiktoken", module._Library(panics, bounded=True))
-    monkeypatch.setattr(module, "_version", lambda name: f"1.{name}")  # unlike any opened before
-    module._choose.cache_clear()
+    monkeypatch.setitem(backends.BACKENDS, "gigatoken", backends.Library(off_by_one, bounded=True))
+    monkeypatch.setitem(backends.BACKENDS, "snaptokens", backends.Library(panics, bounded=True))
+    monkeypatch.setitem(backends.BACKENDS, "tiktoken", backends.Library(panics, bounded=True))
+    installed(monkeypatch, lambda name: f"1.{name}")  # unlike any opened before
+    loading._choose.cache_clear()
     with caplog.at_level(logging.WARNING):
         encoder = load(section(trained))
     assert encoder.library == "tokenizers"
@@ -297,15 +299,15 @@ def test_a_library_that_differs_is_passed_over_aloud(trained, monkeypatch, caplo
     for library, message in (("gigatoken", "the reference"), ("snaptokens", "cannot run it")):
         with pytest.raises(ConfigError, match=message):
             load(section(trained, library=library))
-    module._choose.cache_clear()
+    loading._choose.cache_clear()
 
 
 def test_an_explicit_library_that_is_missing_is_an_error(trained, monkeypatch):
-    monkeypatch.setattr(module, "_version", lambda name: "" if name == "gigatoken" else "9")
-    module._choose.cache_clear()
+    installed(monkeypatch, lambda name: "" if name == "gigatoken" else "9")
+    loading._choose.cache_clear()
     with pytest.raises(ConfigError, match=r"tokenizer.library gigatoken: not installed"):
         load(section(trained, library="gigatoken"))
-    module._choose.cache_clear()
+    loading._choose.cache_clear()
 
 
 def _models():
@@ -345,7 +347,7 @@ def test_two_tokenizers_of_one_class_and_size_have_different_identities(trained,
     assert a.identity != b.identity
     assert a.identity == hashlib.sha256(trained.read_bytes()).hexdigest()
     for library in LIBRARIES:
-        if module._version(library):
+        if backends.version_of(library):
             assert load(section(trained, library=library)).identity == a.identity
 
 
@@ -360,14 +362,14 @@ def test_chunks_give_the_ids_of_the_whole_text(trained, monkeypatch, name):
     """Every cut that may be made is made; the reference sees the text whole."""
     pattern = PATTERNS[name]
     data = json.loads(trained.read_bytes())
-    ranks = {bytes(map(module._CHAR_TO_BYTE.__getitem__, t)): i for t, i in data["model"]["vocab"].items()}
-    encoded = module._from_ranks(ranks, pattern, {EOT: 799})
+    ranks = {bytes(map(model.CHAR_TO_BYTE.__getitem__, t)): i for t, i in data["model"]["vocab"].items()}
+    encoded = reading.from_ranks(ranks, pattern, {EOT: 799})
     whole = tokenizers.Tokenizer.from_str(encoded.decode())
-    encoder = module.Encoder("x", encoded, None, 799, 800, "tokenizers", module._version("tokenizers"), "")
-    assert module._backend(encoder).chunkable
-    monkeypatch.setattr(module, "CHUNK_CHARS", 1)
-    texts = [*sample(40, 5), " ".join(module.probe_texts())]
-    assert sum(1 for _ in module._chunks(texts[-1])) > 100
+    encoder = encoding.Encoder("x", encoded, None, 799, 800, "tokenizers", backends.version_of("tokenizers"), "")
+    assert backends.open_backend(encoder).chunkable
+    monkeypatch.setattr(encoding, "CHUNK_CHARS", 1)
+    texts = [*sample(40, 5), " ".join(proof.probe_texts())]
+    assert sum(1 for _ in encoding._chunks(texts[-1])) > 100
     check(encoder, lambda text: whole.encode(text).ids, texts)
 
 
@@ -376,7 +378,7 @@ def test_chunks_give_the_ids_of_the_whole_text(trained, monkeypatch, name):
 def test_no_pattern_matches_across_a_cut(text, pattern):
     regex = pytest.importorskip("regex")
     whole = [m.group() for m in regex.finditer(pattern, text)]
-    pieces = [m.start() for m in module._BOUNDARY.finditer(text)]
+    pieces = [m.start() for m in patterns.BOUNDARY.finditer(text)]
     parts = [text[a:b] for a, b in zip([0, *pieces], [*pieces, len(text)], strict=True)]
     assert [m.group() for part in parts for m in regex.finditer(pattern, part)] == whole
 
@@ -396,8 +398,8 @@ def test_no_pattern_matches_across_a_cut(text, pattern):
 def test_a_text_is_encoded_whole_where_chunks_are_not_proved(trained, change):
     data = json.loads(trained.read_bytes())
     change(data)
-    encoder = module.Encoder("x", json.dumps(data).encode(), None, 799, 801, "tokenizers", "", "")
-    assert not module._is_chunkable(data, encoder)
+    encoder = encoding.Encoder("x", json.dumps(data).encode(), None, 799, 801, "tokenizers", "", "")
+    assert not backends.is_chunkable(data, encoder)
 
 
 @pytest.mark.parametrize("library", [p for p in INSTALLED if p.values[0] != "tokenizers"])
@@ -423,7 +425,7 @@ def test_batches_are_cut_by_characters_and_lose_nothing(trained, monkeypatch):
     texts = [t for t in sample(60, 6)]
     expected = encoder.encode_batch(texts)
     for limit in (1, 7, 100, 1000):
-        monkeypatch.setattr(module, "BATCH_CHARS", limit)
+        monkeypatch.setattr(encoding, "BATCH_CHARS", limit)
         ids, lens = encoder.encode_batch(texts)
         np.testing.assert_array_equal(ids, expected[0])
         np.testing.assert_array_equal(lens, expected[1])
@@ -445,7 +447,7 @@ def test_forked_workers_encode_after_their_parent_has(trained, library):
     done = run(f"""
         import os, signal
         from gpu_curate.config import Tokenizer
-        from gpu_curate.tokenizer import load
+        from gpu_curate.tokenizer.loading import load
         encoder = load(Tokenizer(path={str(trained)!r}, library={library!r}))
         texts = ["the of and " * 200] * 20
         expected = encoder.encode_batch(texts)[0].tobytes()
@@ -497,11 +499,11 @@ def test_a_cache_without_bound_is_dropped_when_it_has_grown(trained, monkeypatch
 
         return encode
 
-    monkeypatch.setattr(module, "_resident_bytes", lambda: 1000 + resident[0])
-    monkeypatch.setattr(module, "CACHE_BYTES", 250)
+    monkeypatch.setattr(backends, "_resident_bytes", lambda: 1000 + resident[0])
+    monkeypatch.setattr(backends, "CACHE_BYTES", 250)
     for bounded, expected in ((False, 4), (True, 1)):
         opened.clear()
-        backend = module._Backend(module._Library(opener, bounded), load(section(trained)))
+        backend = backends.Backend(backends.Library(opener, bounded), load(section(trained)))
         for _ in range(10):
             backend.encode(["x"])
         assert len(opened) == expected  # at first, and after every third call
@@ -512,7 +514,7 @@ def test_memory_is_flat_over_documents_of_unique_strings(trained, library):
     megabytes = {"gigatoken": 64, "snaptokens": 8, "tiktoken": 3, "tokenizers": 2}[library]
     done = run(f"""
         import numpy as np
-        from gpu_curate import tokenizer
+        from gpu_curate.tokenizer import backends, loading
         from gpu_curate.config import Tokenizer
         from gpu_curate.document import TextColumn
         tokenizer.CACHE_BYTES = 20 << 20
@@ -533,7 +535,7 @@ def test_no_library_starts_threads_for_its_work(trained):
     done = run(f"""
         import os
         from gpu_curate.config import Tokenizer
-        from gpu_curate.tokenizer import load
+        from gpu_curate.tokenizer.loading import load
         encoder = load(Tokenizer(path={str(trained)!r}))
         print(os.environ["RAYON_NUM_THREADS"], os.environ["TOKENIZERS_PARALLELISM"])
     """)
@@ -596,13 +598,13 @@ def test_a_byte_level_vocabulary_without_all_bytes_is_refused(variant):
 
 
 def test_bytes_that_utf8_never_has_may_be_missing(variant):
-    never = "".join(module._BYTE_TO_CHAR[b] for b in (0xC0, 0xC1, *range(0xF5, 0x100)))
+    never = "".join(model.BYTE_TO_CHAR[b] for b in (0xC0, 0xC1, *range(0xF5, 0x100)))
     assert load(section(variant(lambda t: drop_bytes(t, never)), library="tokenizers")).eot_id == 799
 
 
-@pytest.mark.parametrize("highest", [1 << 31, 1 << 32, 10**30, 2 * 801 + module.SPARE_IDS])
+@pytest.mark.parametrize("highest", [1 << 31, 1 << 32, 10**30, 2 * 801 + model.SPARE_IDS])
 def test_an_id_far_beyond_the_vocabulary_is_refused_before_a_library_sees_it(variant, monkeypatch, highest):
-    monkeypatch.setattr(module, "_reference", lambda draft: pytest.fail("a library was asked"))
+    monkeypatch.setattr(loading, "_reference", lambda draft: pytest.fail("a library was asked"))
     for change in (
         lambda t: t["model"]["vocab"].update({"zzz": highest}),
         lambda t: t["added_tokens"].append({**t["added_tokens"][0], "content": "<|far|>", "id": highest}),
@@ -681,14 +683,14 @@ def test_tiktoken_gpt2_ids_are_those_of_encode_ordinary(tiktoken, shared_data, t
 
 def test_a_rank_file_is_read_without_a_network(tiktoken, trained, tmp_path):
     vocab = json.loads(trained.read_bytes())["model"]["vocab"]
-    ranks = {bytes(map(module._CHAR_TO_BYTE.__getitem__, t)): i for t, i in vocab.items()}
+    ranks = {bytes(map(model.CHAR_TO_BYTE.__getitem__, t)): i for t, i in vocab.items()}
     lines = [f"{base64.b64encode(t).decode()} {i}" for t, i in ranks.items()]
     path = tmp_path / "cl100k_base.tiktoken"
     path.write_text("\n".join(lines))
     encoder = load(Tokenizer(path=f"tiktoken:{path}"))
     specials = {EOT: 100257}
     expected = tiktoken.Encoding("x", pat_str=encoder.pattern, mergeable_ranks=ranks, special_tokens=specials)
-    check(encoder, expected.encode_ordinary, [*sample(40, 7), *module.probe_texts()[-300:], EOT])
+    check(encoder, expected.encode_ordinary, [*sample(40, 7), *proof.probe_texts()[-300:], EOT])
     assert (encoder.eot_id, encoder.dtype) == (100257, np.uint32)
     assert encoder.count_special("<|fim_prefix|> <|endofprompt|>") == 2
     path.rename(tmp_path / "mine.tiktoken")
@@ -717,7 +719,7 @@ def test_training_gives_the_same_bytes_in_any_process(trained, tmp_path):
         done = run(
             f"""
             import json, pathlib
-            from gpu_curate.tokenizer import train
+            from gpu_curate.tokenizer.training import train
             texts = json.loads(pathlib.Path({str(tmp_path / "sample.json")!r}).read_text())
             train(iter(texts), 800, {EOT!r}, {str(tmp_path / "t.json")!r})
             """,
@@ -762,19 +764,19 @@ def test_training_refuses_what_cannot_be_trained(tmp_path):
 
 def test_a_proof_is_found_again_for_the_same_content_and_libraries_only(trained, tmp_path, monkeypatch):
     section, proof = Tokenizer(path=str(trained)), tmp_path / "proof.json"
-    first = module.load(section, proof)
+    first = loading.load(section, proof)
     asked = []
-    monkeypatch.setattr(module, "_choose", lambda *args: (asked.append(1), first)[1])
-    assert module.load(section, proof) == first
+    monkeypatch.setattr(loading, "_choose", lambda *args: (asked.append(1), first)[1])
+    assert loading.load(section, proof) == first
     assert not asked
     other = tmp_path / "tokenizer.json"
     other.write_bytes(first.data + b"\n")
-    module.load(Tokenizer(path=str(other)), proof)
+    loading.load(Tokenizer(path=str(other)), proof)
     assert len(asked) == 1
-    module.load(section, proof)  # what was found for the other content is no proof for this one
+    loading.load(section, proof)  # what was found for the other content is no proof for this one
     proof.write_text("{")
-    module.load(section, proof)
+    loading.load(section, proof)
     assert len(asked) == 3
-    monkeypatch.setattr(module, "_version", lambda name: "0.0")
-    module.load(section, proof)
+    installed(monkeypatch, lambda name: "0.0")
+    loading.load(section, proof)
     assert len(asked) == 4

@@ -8,10 +8,12 @@ import time
 
 import pytest
 
-from gpu_curate import tokenizer_limits
 from gpu_curate.config import Tokenizer
 from gpu_curate.errors import ConfigError
-from gpu_curate.tokenizer import CHUNKABLE, load, train
+from gpu_curate.tokenizer import limits
+from gpu_curate.tokenizer.loading import load
+from gpu_curate.tokenizer.patterns import CHUNKABLE
+from gpu_curate.tokenizer.training import train
 
 EOT = "<|endoftext|>"
 
@@ -89,7 +91,7 @@ def test_files_that_are_too_large_are_refused_before_they_are_read_or_parsed(tmp
         load(Tokenizer(path=str(sparse), eot=EOT))
     merges = b'{"model": {"vocab": {"a": 0}, "merges": [' + b'"a a",' * 10_000_000 + b'"a a"]}}'
     parsed = []
-    monkeypatch.setattr(tokenizer_limits.json, "loads", lambda data: parsed.append(data))
+    monkeypatch.setattr(limits.json, "loads", lambda data: parsed.append(data))
     with pytest.raises(ConfigError, match=r"10,000,0.. values"):
         load(write(tmp_path / "m.json", merges))
     assert parsed == []
@@ -97,13 +99,13 @@ def test_files_that_are_too_large_are_refused_before_they_are_read_or_parsed(tmp
 
 
 def test_merges_and_entries_are_counted(trained, monkeypatch):
-    monkeypatch.setattr(tokenizer_limits, "MAX_MERGES", 2)
+    monkeypatch.setattr(limits, "MAX_MERGES", 2)
     with pytest.raises(ConfigError, match="merges; at most 2"):
-        tokenizer_limits.check_costs(trained, "t.json")
-    monkeypatch.setattr(tokenizer_limits, "MAX_MERGES", 1000)
-    monkeypatch.setattr(tokenizer_limits, "MAX_ENTRIES", 100)
+        limits.check_costs(trained, "t.json")
+    monkeypatch.setattr(limits, "MAX_MERGES", 1000)
+    monkeypatch.setattr(limits, "MAX_ENTRIES", 100)
     with pytest.raises(ConfigError, match="entries; at most 100"):
-        tokenizer_limits.check_costs(trained, "t.json")
+        limits.check_costs(trained, "t.json")
 
 
 @pytest.mark.parametrize("depth", [900, 100_000])
@@ -116,18 +118,18 @@ def test_deep_nesting_is_an_error_and_not_the_end(trained, tmp_path, depth):
 
 def test_a_trial_is_bounded_in_time_and_memory(monkeypatch, trained):
     inert = json.dumps({**trained, "post_processor": None})
-    assert tokenizer_limits.trial(inert, ["a"], "t.json") is None
-    monkeypatch.setattr(tokenizer_limits, "TRIAL_S", 0.001)  # no process starts in that
+    assert limits.trial(inert, ["a"], "t.json") is None
+    monkeypatch.setattr(limits, "TRIAL_S", 0.001)  # no process starts in that
     with pytest.raises(ConfigError, match="to encode 1 short texts takes more than 0 s"):
-        tokenizer_limits.trial(inert, ["a"], "t.json")
-    monkeypatch.setattr(tokenizer_limits, "TRIAL_S", 20.0)
-    monkeypatch.setattr(tokenizer_limits, "TRIAL_MEMORY_BYTES", 200 << 20)
+        limits.trial(inert, ["a"], "t.json")
+    monkeypatch.setattr(limits, "TRIAL_S", 20.0)
+    monkeypatch.setattr(limits, "TRIAL_MEMORY_BYTES", 200 << 20)
     doubling = json.dumps({**trained, "post_processor": None, "normalizer": sequence(*[replace("a", "aa")] * 30)})
     with pytest.raises(ConfigError, match="MiB of memory"):
-        tokenizer_limits.trial(doubling, ["a"], "t.json")
+        limits.trial(doubling, ["a"], "t.json")
 
 
 def test_a_tokenizer_of_ours_needs_no_trial(trained):
-    assert tokenizer_limits.is_plain(trained, 1000, CHUNKABLE)
-    assert not tokenizer_limits.is_plain({**trained, "pre_tokenizer": split("(a+)+$")}, 1000, CHUNKABLE)
-    assert not tokenizer_limits.is_plain(trained, 1 << 30, CHUNKABLE)
+    assert limits.is_plain(trained, 1000, CHUNKABLE)
+    assert not limits.is_plain({**trained, "pre_tokenizer": split("(a+)+$")}, 1000, CHUNKABLE)
+    assert not limits.is_plain(trained, 1 << 30, CHUNKABLE)

@@ -288,8 +288,8 @@ def tokenize(
     Memory: twice the ids. Time: the first call of a process proves the library on the probe texts.
     """
     from gpu_curate.config.load import parse_section
-    from gpu_curate.tokenizer import load
-    from gpu_curate.tokenizer_section import Tokenizer
+    from gpu_curate.tokenizer.loading import load
+    from gpu_curate.tokenizer.section import Tokenizer
 
     section = parse_section(Tokenizer, "tokenizer", {"path": os.fspath(tokenizer), "eot": eot, "library": library})
     encoder = load(section)

@@ -61,7 +61,7 @@ def trace(
 def _decoder(folder: Path, manifest: Any) -> Any:
     """Ids to text by the tokenizer beside the shards; None without one."""
     from gpu_curate import config
-    from gpu_curate.tokenizer import load
+    from gpu_curate.tokenizer.loading import load
 
     path = folder / "tokenizer.json"
     if not path.exists():

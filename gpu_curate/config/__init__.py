@@ -28,7 +28,7 @@ from gpu_curate.sources.text import AUTO_ENCODING, TextSource
 from gpu_curate.sources.wikipedia import WikipediaSource
 from gpu_curate.stages.sections import Dedup, Fuzzy, Reference, Shards, Validation
 from gpu_curate.text.sections import Language, Normalize, Pii
-from gpu_curate.tokenizer_section import Tokenizer, TrainTokenizer
+from gpu_curate.tokenizer.section import Tokenizer, TrainTokenizer
 
 __all__ = [
     "ANY_SCRIPT",

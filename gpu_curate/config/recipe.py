@@ -22,7 +22,7 @@ from gpu_curate.sources.text import TextSource
 from gpu_curate.sources.wikipedia import WikipediaSource
 from gpu_curate.stages.sections import Dedup, Reference, Shards
 from gpu_curate.text.sections import Language, Normalize, Pii
-from gpu_curate.tokenizer_section import Tokenizer
+from gpu_curate.tokenizer.section import Tokenizer
 
 Source = Annotated[
     ParquetSource | JsonlSource | TextSource | WikipediaSource | WarcSource | HuggingFaceSource,

@@ -42,7 +42,7 @@ from gpu_curate.store.run_directory import (
     read_run_file,
     repair_links,
 )
-from gpu_curate.tokenizer import recall
+from gpu_curate.tokenizer.loading import recall
 
 
 @dataclass

@@ -22,7 +22,7 @@ from gpu_curate.stages.partition_text import without_effect
 from gpu_curate.stages.reference_sets import reference_listings
 from gpu_curate.stages.tokens import PROOFS
 from gpu_curate.store.artifact import Box
-from gpu_curate.tokenizer import recall
+from gpu_curate.tokenizer.loading import recall
 
 # Bytes of memory, measured on the bench corpus: see scripts/bench/LOG.md, "Memory"
 WORKER_BASE = 350 << 20  # a process with Arrow, Numba and a tokenizer

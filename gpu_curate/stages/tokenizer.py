@@ -24,7 +24,7 @@ class TrainedTokenizer(Stage):
     """
 
     name: ClassVar[str] = "tokenizer"
-    code: ClassVar[tuple[str, ...]] = ("stages.tokenizer", "tokenizer", "tokenizer_limits")
+    code: ClassVar[tuple[str, ...]] = ("stages.tokenizer", "tokenizer")
 
     def active(self, config: Config) -> bool:
         return config.tokenizer.train is not None
@@ -42,7 +42,7 @@ class TrainedTokenizer(Stage):
         return {"000000": None}
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        from gpu_curate.tokenizer import train
+        from gpu_curate.tokenizer.training import train
 
         watch = Stopwatch()
         options = context.config.tokenizer
@@ -124,7 +124,7 @@ def train_from_files(
     from gpu_curate.stages.documents.listing import make_reader
     from gpu_curate.stages.rejects import place_of
     from gpu_curate.text.normalize import well_formed
-    from gpu_curate.tokenizer import train
+    from gpu_curate.tokenizer.training import train
 
     facts: dict[str, Any] = {"documents": 0, "bytes": 0}
     rejected: list[str] = []

@@ -17,7 +17,7 @@ from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rejects import LateRejects
 from gpu_curate.store.artifact import RECEIPTS
 from gpu_curate.store.files import publish, write_json
-from gpu_curate.tokenizer import Encoder
+from gpu_curate.tokenizer.encoder import Encoder
 
 TOKENIZER, ENCODER = "tokenizer.json", "encoder.json"  # in tokens/: the tokenizer, and who runs it
 MAX_UNKNOWN_SHARE, MUCH_UNKNOWN = 0.5, 0.01  # of the tokens that are kept: an error, a warning
@@ -36,7 +36,7 @@ class Tokens(Stage):
 
     name: ClassVar[str] = "tokens"
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = ("stages.tokens", "stages.rejects", "tokenizer", "tokenizer_limits", "guard")
+    code: ClassVar[tuple[str, ...]] = ("stages.tokens", "stages.rejects", "tokenizer", "guard")
 
     def reads(self, config: Config) -> tuple[str, ...]:
         return ("tokenizer",) if config.tokenizer.train is not None else ()
@@ -44,7 +44,7 @@ class Tokens(Stage):
     def settings(self, config: Config) -> Any:
         if config.tokenizer.train is not None:
             return config.tokenizer.model_dump(include={"eot", "library"})
-        from gpu_curate.tokenizer import load
+        from gpu_curate.tokenizer.loading import load
 
         return {"identity": load(config.tokenizer).identity, **config.tokenizer.model_dump(include={"eot", "library"})}
 
@@ -55,7 +55,7 @@ class Tokens(Stage):
     def prepare(self, context: Context) -> None:
         """Choose the library here, once: workers, and a later run of the same box, open it without proving its ids again."""
         from gpu_curate.stages.tokenizer import resolved
-        from gpu_curate.tokenizer import load
+        from gpu_curate.tokenizer.loading import load
 
         folder = context.box(self.name).folder
         encoder = load(resolved(context), folder / RECEIPTS / _PROOF)

@@ -500,7 +500,9 @@ def _libraries() -> list[Check]:
 def _tokenizers() -> list[Check]:
     """Every tokenizer library against the reference, on the probe texts of a run."""
     from gpu_curate import config
-    from gpu_curate.tokenizer import load, probe_texts, train
+    from gpu_curate.tokenizer.loading import load
+    from gpu_curate.tokenizer.proof import probe_texts
+    from gpu_curate.tokenizer.training import train
 
     optional = {
         "tiktoken": f"{install('tiktoken')} (for tokenizer.path: tiktoken:NAME)",

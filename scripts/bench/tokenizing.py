@@ -74,7 +74,7 @@ def direct_snaptokens(path: Path):
 
 def direct_tiktoken(path: Path):
     from gpu_curate.config import Tokenizer
-    from gpu_curate.tokenizer import load
+    from gpu_curate.tokenizer.loading import load
 
     encoder = load(Tokenizer(path=str(path), library="tiktoken"))
     return lambda texts, f: f.write(encoder.encode_batch(texts)[0])
@@ -90,10 +90,11 @@ def direct_tokenizers(path: Path):
 def ours(path: Path):
     """What the tokens stage does with a batch: look for special texts, encode, check, narrow, write."""
     from gpu_curate.config import Tokenizer
-    from gpu_curate.tokenizer import _backend, load
+    from gpu_curate.tokenizer.backends import open_backend
+    from gpu_curate.tokenizer.loading import load
 
     encoder = load(Tokenizer(path=str(path)))
-    backend = _backend(encoder)
+    backend = open_backend(encoder)
     library_call = backend._run
 
     def timed(texts):

@@ -22,7 +22,7 @@ from xxhash import xxh3_128_intdigest
 
 import gpu_curate as gc
 from gpu_curate.api import duplicates
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.training import train
 
 SHINGLE, BANDS, ROWS, SEED = 2, 6, 2, 42
 LSH = {"shingle_words": SHINGLE, "num_bands": BANDS, "rows_per_band": ROWS}

@@ -14,7 +14,7 @@ from corpora import document
 import gpu_curate as gc
 from gpu_curate.text import normalize as normalizing
 from gpu_curate.text.sections import Normalize
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.training import train
 
 TEXTS = ["a\u00a0 b\r\n\r\n\r\n\r\nc\ufeff  ", "e\u0301", "", None, "plain", "ﬁ\tx"]
 

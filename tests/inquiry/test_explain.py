@@ -15,7 +15,7 @@ from gpu_curate.inquiry.explain import explain, word_diff
 from gpu_curate.inquiry.stored import Stored
 from gpu_curate.loader import Stream
 from gpu_curate.ops.minhash import MinHashSpec
-from gpu_curate.tokenizer import load
+from gpu_curate.tokenizer.loading import load
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from languages import TEXTS
 from gpu_curate import config
 from gpu_curate.api import pipeline
 from gpu_curate.store.files import read_json
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.training import train
 
 # what each language still fails, with the defaults: stop words are English, Thai marks no end of a sentence
 FAILS = {

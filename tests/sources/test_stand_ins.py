@@ -19,7 +19,7 @@ from gpu_curate.sources.files import open_raw
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.stages.reference_sets import items
 from gpu_curate.text.language import model_path
-from gpu_curate.tokenizer import load
+from gpu_curate.tokenizer.loading import load
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
 

@@ -25,8 +25,8 @@ from gpu_curate.stages import Stopwatch
 from gpu_curate.stages.rejects import kind_of
 from gpu_curate.store.files import read_json
 from gpu_curate.text import language, normalize, pii
-from gpu_curate.tokenizer import _Backend as Backend
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.backends import Backend
+from gpu_curate.tokenizer.training import train
 
 TEXTS = [f"document number {i} about the ferry and its {i * 7} lamps" for i in range(12)]
 
@@ -237,7 +237,7 @@ def test_memory_and_our_own_errors_keep_their_meaning(tmp_path, tokenizer, monke
 def test_a_text_that_one_library_cannot_take_is_encoded_by_another_with_its_ids(tokenizer, monkeypatch):
     from gpu_curate.config import Tokenizer
     from gpu_curate.document import TextColumn
-    from gpu_curate.tokenizer import load
+    from gpu_curate.tokenizer.loading import load
 
     encoder = load(Tokenizer(path=str(tokenizer), library="gigatoken"))
     texts = [*TEXTS, "x " * 600_000]  # the last in two chunks

@@ -12,7 +12,7 @@ from corpora import document
 from gpu_curate import config, shards_check
 from gpu_curate.api import pipeline
 from gpu_curate.store.files import read_json
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.training import train
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from gpu_curate.sources.wikipedia import WikipediaReader
 from gpu_curate.stages.documents import writing
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import read_json
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.training import train
 
 LIMIT = 65536
 

@@ -12,7 +12,8 @@ from gpu_curate.document import TextColumn
 from gpu_curate.errors import FatalError
 from gpu_curate.stages.tokens import _unknown
 from gpu_curate.store.files import read_json
-from gpu_curate.tokenizer import _parse, load
+from gpu_curate.tokenizer.loading import load
+from gpu_curate.tokenizer.model import parse
 
 CHINESE = "渡船 在 早上 九点 从 北码头 离开"
 ENGLISH = "the ferry leaves at nine from the north pier"
@@ -133,7 +134,7 @@ def test_under_one_percent_is_counted_only(tmp_path):
 def test_a_tokenizer_that_drops_what_it_lacks_is_named_and_refused(tmp_path, caplog):
     path = tokenizer(tmp_path / "t.json", "BPE", unk_token=None)
     with caplog.at_level(logging.WARNING):
-        _parse(path.read_bytes(), str(path))
+        parse(path.read_bytes(), str(path))
     assert "leave no token" in caplog.text
     with pytest.raises(FatalError, match="makes no token of 2 of 3 texts"):
         run(tmp_path, [CHINESE, "船", ENGLISH], path)
