@@ -18,7 +18,7 @@ from gpu_curate.errors import ConfigError, InputError, install
 from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split, warc_process
 from gpu_curate.sources import http as web
-from gpu_curate.sources.archive import ArchiveRecord, Broken, records
+from gpu_curate.sources.archive.records import ArchiveRecord, Broken, records
 from gpu_curate.sources.files import is_remote, open_raw, open_stream, stem
 from gpu_curate.sources.sections import WarcSource
 from gpu_curate.text.html import Extraction, Limits, decoded, page_text

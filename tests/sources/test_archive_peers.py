@@ -19,7 +19,7 @@ import zstandard
 from places import SHARED
 from sources.test_warc import ARC_HEAD, HTML, http, page, warc
 
-from gpu_curate.sources.archive import Broken, records
+from gpu_curate.sources.archive.records import Broken, records
 
 REAL = [
     "sample-0000.warc.gz",

@@ -23,7 +23,7 @@ from gpu_curate.config import WarcSource, load
 from gpu_curate.errors import ConfigError, InputError
 from gpu_curate.sources import Record, Reject, Skip
 from gpu_curate.sources import http as web
-from gpu_curate.sources.archive import ArchiveRecord, records
+from gpu_curate.sources.archive.records import ArchiveRecord, records
 from gpu_curate.sources.warc import Blocklist, WarcReader, _domain_key, _url_key
 from gpu_curate.text.html import Limits
 

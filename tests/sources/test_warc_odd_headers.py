@@ -11,7 +11,7 @@ import pytest
 from sources.test_warc import ARC_HEAD, HTML, SENTENCE, http, page, read, warc
 from warcio.archiveiterator import ArchiveIterator
 
-from gpu_curate.sources.archive import ArchiveRecord, records
+from gpu_curate.sources.archive.records import ArchiveRecord, records
 
 PLAIN_AND_GZIP = pytest.mark.parametrize("compress", [gzip.compress, lambda d: d], ids=["gz", "plain"])
 
