@@ -524,7 +524,7 @@ def doctor(
 ) -> None:
     """Say what is installed, missing or broken here, and test every op. Exit status 1 if something is broken."""
     from gpu_curate.console import print_doctor
-    from gpu_curate.tools.doctor import diagnose
+    from gpu_curate.tools.doctor.diagnosis import diagnose
 
     facts = diagnose(gpu, tell=lambda text: say(text, file=sys.stderr, flush=True))
     _print(facts, as_json, print_doctor)

@@ -6,6 +6,8 @@ import ctypes
 import functools
 import importlib.metadata
 import json
+import os
+import shutil
 import sys
 import time
 import tomllib
@@ -30,17 +32,19 @@ from gpu_curate.device.runtime import source
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops.catalogue import OPS
 from gpu_curate.ops.text_stats import NAMES
-from gpu_curate.tools import doctor
+from gpu_curate.tools.doctor import diagnosis, libraries, ops, probes
+from gpu_curate.tools.doctor.check import Check
 
 emulator = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 
 
-def only(monkeypatch, *probes: str, seconds: float | None = None) -> None:
+def only(monkeypatch, *names: str, seconds: float | None = None) -> None:
     """Leave a few of the probes, with another time limit."""
-    kept = {n: doctor.PROBES[n] for n in probes}
+    kept = {n: probes.PROBES[n] for n in names}
     if seconds is not None:
         kept = {n: p._replace(seconds=seconds) for n, p in kept.items()}
-    monkeypatch.setattr(doctor, "PROBES", kept)
+    for module in (probes, diagnosis):
+        monkeypatch.setattr(module, "PROBES", kept)
 
 
 def named(facts, name):
@@ -62,13 +66,13 @@ def test_a_machine_without_a_gpu_is_usable_and_says_what_is_missing(monkeypatch)
     assert (hidden["status"], hidden["for_gpu"]) == ("missing", True)
     assert "is empty" in named(facts, "kernels")["detail"]
     self_tests = [c["name"] for c in facts["checks"] if c["group"] == "self-test, CPU" and c["status"] == "ok"]
-    assert self_tests == list(doctor.GOLDEN)
+    assert self_tests == list(ops.GOLDEN)
     assert [op for op in self_tests if op in OPS] == list(OPS)  # none is left out
     assert "numpy" in named(facts, "required")["detail"]
     assert "probe texts" in named(facts, "gigatoken")["detail"]
     assert all(c["remedy"] for c in facts["checks"] if c["status"] != "ok")
     groups = [c["group"] for c in facts["checks"]]
-    assert groups == sorted(groups, key=doctor.GROUPS.index)
+    assert groups == sorted(groups, key=probes.GROUPS.index)
 
 
 def test_what_the_gpu_path_lacks_fails_when_it_is_required(monkeypatch):
@@ -93,7 +97,7 @@ def test_a_probe_that_hangs_crashes_or_dies_is_a_line(monkeypatch, tmp_path):
         ("raise RuntimeError('no good')", "exit status 1: RuntimeError: no good"),
     ]:
         (tmp_path / "pynvml.py").write_text(body)
-        check = named(doctor.diagnose(), "NVML")
+        check = named(diagnosis.diagnose(), "NVML")
         assert check["status"] == "failed"
         assert said in check["detail"]
         assert check["remedy"]
@@ -105,7 +109,7 @@ def test_a_probe_that_hangs_crashes_or_dies_is_a_line(monkeypatch, tmp_path):
         "time.sleep(600)\n"
     )
     only(monkeypatch, "nvml", seconds=6)
-    assert named(doctor.diagnose(), "NVML")["detail"] == "no answer within 6 s"
+    assert named(diagnosis.diagnose(), "NVML")["detail"] == "no answer within 6 s"
     import psutil
 
     pid = int((tmp_path / "pid").read_text())
@@ -120,18 +124,18 @@ def test_a_crash_on_the_device_leaves_no_usable_gpu_path(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     only(monkeypatch, "cupy")
-    facts = doctor.diagnose()
+    facts = diagnosis.diagnose()
     assert (facts["usable"], facts["gpu_usable"]) == (False, False)
     assert "killed by SIGSEGV" in named(facts, "CuPy")["detail"]
 
 
 def test_a_full_disk_or_a_folder_that_cannot_be_written_is_said(monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "PROBES", {})
-    assert named(doctor.diagnose(folder=tmp_path), "disk")["status"] == "ok"
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000, total=1 << 40))
-    assert named(doctor.diagnose(folder=tmp_path), "disk")["status"] == "failed"
-    monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
-    assert "not writable" in named(doctor.diagnose(folder=tmp_path), "disk")["detail"]
+    only(monkeypatch)
+    assert named(diagnosis.diagnose(folder=tmp_path), "disk")["status"] == "ok"
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000, total=1 << 40))
+    assert named(diagnosis.diagnose(folder=tmp_path), "disk")["status"] == "failed"
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "not writable" in named(diagnosis.diagnose(folder=tmp_path), "disk")["detail"]
 
 
 # ----------------------------------------------------------------------------------------------------------- self-test
@@ -139,7 +143,7 @@ def test_a_full_disk_or_a_folder_that_cannot_be_written_is_said(monkeypatch, tmp
 
 def test_the_stored_results_are_those_of_the_definitions(monkeypatch):
     monkeypatch.setattr(reference, "shingles", functools.cache(reference.shingles))  # else made anew for every row
-    text = doctor.self_test_column()
+    text = ops.self_test_column()
     documents = [text.raw(i) for i in range(len(text))]
     some = list(dict.fromkeys(documents))  # each stands there four times; the definitions are slow
     places = [some.index(d) for d in documents]
@@ -185,14 +189,14 @@ def test_the_stored_results_are_those_of_the_definitions(monkeypatch):
             "items hits_N": np.array([len(own) for own, _, _ in hits], np.int32),
         },
     }
-    assert {op: doctor.fingerprint(arrays) for op, arrays in expected.items()} == doctor.GOLDEN
+    assert {op: ops.fingerprint(arrays) for op, arrays in expected.items()} == ops.GOLDEN
     assert len(edges[0]) > 10  # the column has candidate pairs, or the ops on them would be tested on nothing
     assert len(set(labels)) < len(labels)
 
 
 def test_a_wrong_result_of_the_cpu_is_failed_with_its_op(monkeypatch):
-    monkeypatch.setattr(doctor, "GOLDEN", {**doctor.GOLDEN, "bands": "0" * 16})
-    checks = {c.name: c for c in doctor.PROBES["cpu"].run()}
+    monkeypatch.setattr(ops, "GOLDEN", {**ops.GOLDEN, "bands": "0" * 16})
+    checks = {c.name: c for c in probes.PROBES["cpu"].run()}
     assert [n for n, c in checks.items() if c.status == "failed"] == ["bands"]
     assert "instead of 0000" in checks["bands"].detail
 
@@ -202,15 +206,15 @@ def test_numba_without_a_place_for_its_cache_has_its_own_remedy(monkeypatch):
         raise RuntimeError("cannot cache function 'f': no locator available for file 'x.py'")
         yield
 
-    monkeypatch.setattr(doctor, "cpu_results", refuse)
-    (check,) = doctor.PROBES["cpu"].run()
+    monkeypatch.setattr(ops, "cpu_results", refuse)
+    (check,) = probes.PROBES["cpu"].run()
     assert check.status == "failed"
     assert "NUMBA_CACHE_DIR" in check.remedy
 
 
 @emulator
 def test_every_kernel_is_tested_and_a_broken_one_is_named():
-    checks = doctor.kernel_checks(emulated())
+    checks = ops.kernel_checks(emulated())
     assert {c.status for c in checks} == {"ok"}
     assert all(c.for_gpu for c in checks)
     assert set(OPS) <= {c.name for c in checks}
@@ -224,7 +228,7 @@ def test_every_kernel_is_tested_and_a_broken_one_is_named():
             else device.load(code, name, defines)
         )
 
-    checks = doctor.kernel_checks(replace(device, load=load))
+    checks = ops.kernel_checks(replace(device, load=load))
     assert {c.name for c in checks if c.status == "failed"} >= {"bands"}
     assert "u64 h = band + 1;" in source("bands")
 
@@ -234,7 +238,7 @@ def test_a_kernel_that_does_not_load_is_failed_not_raised():
     def load(code, name, defines):
         raise RuntimeError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
 
-    (check,) = doctor.kernel_checks(replace(emulated(), load=load))
+    (check,) = ops.kernel_checks(replace(emulated(), load=load))
     assert check.status == "failed"
     assert "UNSUPPORTED_PTX" in check.detail
 
@@ -274,7 +278,7 @@ def test_a_device_tells_its_memory_and_who_holds_it(monkeypatch):
     import os
 
     monkeypatch.setitem(sys.modules, "pynvml", nvml(90_000_000_000, [(os.getpid(), 60_000_000_000), (2**22 + 1, None)]))
-    driver, device = doctor.PROBES["nvml"].run()
+    driver, device = probes.PROBES["nvml"].run()
     assert (driver.status, driver.detail) == ("ok", "driver 580.95.05")
     assert device.status == "ok"
     assert device.detail.startswith("NVIDIA H200, 90.0 GB of 150.0 GB free; held by ")
@@ -285,7 +289,7 @@ def test_a_device_tells_its_memory_and_who_holds_it(monkeypatch):
 
 def test_a_full_device_is_not_usable_now(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", nvml(1000, [(1, 149_000_000_000)]))
-    _, device = doctor.PROBES["nvml"].run()
+    _, device = probes.PROBES["nvml"].run()
     assert device.status == "missing"
     assert "CUDA_VISIBLE_DEVICES" in device.remedy
 
@@ -298,13 +302,13 @@ def test_nvml_without_a_driver_is_missing_and_with_a_wrong_one_failed(monkeypatc
         return SimpleNamespace(**{**vars(nvml(0, [])), "nvmlInit": fail})
 
     monkeypatch.setitem(sys.modules, "pynvml", broken(NvmlMissing))
-    assert doctor.PROBES["nvml"].run()[0].status == "missing"
+    assert probes.PROBES["nvml"].run()[0].status == "missing"
     monkeypatch.setitem(sys.modules, "pynvml", broken(NvmlError))
-    (check,) = doctor.PROBES["nvml"].run()
+    (check,) = probes.PROBES["nvml"].run()
     assert check.status == "failed"
     assert "restart" in check.remedy
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert doctor.PROBES["nvml"].run()[0].remedy.startswith("pip install nvidia-ml-py")
+    assert probes.PROBES["nvml"].run()[0].remedy.startswith("pip install nvidia-ml-py")
 
 
 @pytest.mark.parametrize(
@@ -335,7 +339,7 @@ def test_the_driver_is_asked_without_cupy(monkeypatch, version, status, devices,
         cuGetErrorName=error_name,
     )
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
-    (check,) = doctor.PROBES["driver"].run()
+    (check,) = probes.PROBES["driver"].run()
     assert (check.status, check.for_gpu) == (outcome, True)
     assert said in check.detail
     assert (check.remedy is None) == (outcome == "ok")
@@ -348,7 +352,7 @@ def test_an_installed_library_that_cannot_be_imported_is_failed(monkeypatch, tmp
     (tmp_path / f"{name}.py").write_text("raise ImportError('libcublas.so.13: cannot open shared object file')")
     monkeypatch.syspath_prepend(tmp_path)
     probe = {"nemo_curator": "curator"}.get(name, name)
-    check = doctor.PROBES[probe].run()[0]
+    check = probes.PROBES[probe].run()[0]
     assert check.status == "failed"
     assert "libcublas.so.13" in check.detail
     assert "pip install" in check.remedy
@@ -370,14 +374,14 @@ def test_cupy_without_a_usable_device_is_missing_and_with_a_wrong_driver_failed(
     fake = SimpleNamespace(__version__="14.2.0", cuda=cuda, __spec__=SimpleNamespace(name="cupy"))
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(backend, "probe_devices", lambda: ([], reason))
-    (check,) = doctor.PROBES["cupy"].run()
+    (check,) = probes.PROBES["cupy"].run()
     assert check.status == status
     assert check.detail == f"14.2.0, CUDA runtime 13.1, NVRTC 13.1; {reason}"
 
 
 def test_a_library_that_is_absent_or_of_another_version_is_failed_with_the_command(monkeypatch):
-    monkeypatch.setattr(doctor, "requirements", lambda: ["numpy<1", "no-such-library>=1", "scipy>=1"])
-    ok, numpy, absent = doctor.PROBES["libraries"].run()
+    monkeypatch.setattr(libraries, "requirements", lambda: ["numpy<1", "no-such-library>=1", "scipy>=1"])
+    ok, numpy, absent = probes.PROBES["libraries"].run()
     assert (ok.status, ok.detail.split()[0]) == ("ok", "scipy")
     assert (numpy.status, numpy.remedy) == ("failed", "pip install 'numpy<1'")
     assert (absent.status, absent.remedy) == ("failed", "pip install 'no-such-library>=1'")
@@ -386,7 +390,7 @@ def test_a_library_that_is_absent_or_of_another_version_is_failed_with_the_comma
 def test_requirements_are_those_of_the_project():
     from packaging.requirements import Requirement
 
-    names = {Requirement(r).name for r in doctor.requirements()}
+    names = {Requirement(r).name for r in libraries.requirements()}
     assert {"numpy", "numba", "pyarrow", "gigatoken"} <= names
 
 
@@ -401,13 +405,13 @@ def test_a_tokenizer_library_that_gives_other_ids_is_failed(monkeypatch):
 
     monkeypatch.setitem(backends.BACKENDS, "gigatoken", library._replace(open=wrong))
     backends.open_backend.cache_clear()
-    checks = {c.name: c for c in doctor.PROBES["tokenizers"].run()}
+    checks = {c.name: c for c in probes.PROBES["tokenizers"].run()}
     backends.open_backend.cache_clear()
     assert checks["gigatoken"].status == "failed"
     assert checks["tokenizers"].status == "ok"
 
 
-@pytest.mark.parametrize("part", doctor.PARTS.values(), ids=lambda p: p.extra)
+@pytest.mark.parametrize("part", libraries.PARTS.values(), ids=lambda p: p.extra)
 def test_the_modules_of_a_part_are_what_its_extra_installs(part):
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     wanted = {canonicalize_name(Requirement(r).name) for r in extras[part.extra]}
@@ -422,14 +426,14 @@ def test_the_modules_of_a_part_are_what_its_extra_installs(part):
 
 
 def test_an_optional_part_is_missing_incomplete_or_there(monkeypatch):
-    part = doctor.Part("warc", ("json", "no_such_module"), "archives")
-    monkeypatch.setitem(doctor.PARTS, "WARC", part)
-    (check,) = doctor._part("WARC")
+    part = libraries.Part("warc", ("json", "no_such_module"), "archives")
+    monkeypatch.setitem(libraries.PARTS, "WARC", part)
+    (check,) = libraries.part("WARC")
     assert (check.status, check.detail) == ("missing", "incomplete: no_such_module not installed (archives)")
-    monkeypatch.setitem(doctor.PARTS, "WARC", part._replace(modules=("no_such_module",)))
-    assert doctor._part("WARC")[0].remedy == "pip install 'gpu_curate[warc]'"
-    monkeypatch.setitem(doctor.PARTS, "WARC", part._replace(modules=("json",)))
-    assert doctor._part("WARC")[0].status == "ok"
+    monkeypatch.setitem(libraries.PARTS, "WARC", part._replace(modules=("no_such_module",)))
+    assert libraries.part("WARC")[0].remedy == "pip install 'gpu_curate[warc]'"
+    monkeypatch.setitem(libraries.PARTS, "WARC", part._replace(modules=("json",)))
+    assert libraries.part("WARC")[0].status == "ok"
 
 
 def test_extras_that_are_installed_together_allow_a_common_hub_library():
@@ -455,7 +459,7 @@ def test_every_hint_to_install_names_an_extra_that_there_is_in_one_spelling():
             called = getattr(getattr(node, "func", None), "id", "") == "install"
             if called and isinstance(node.args[0], ast.Constant):
                 named.add(node.args[0].value)
-    named |= {part.extra for part in doctor.PARTS.values()}
+    named |= {part.extra for part in libraries.PARTS.values()}
     assert named <= set(extras), named - set(extras)
     assert {"language", "warc", "s3", "http", "curator", "tiktoken"} <= named
 
@@ -487,23 +491,23 @@ def test_what_only_a_gpu_needs_is_not_called_missing_on_a_machine_without_one(mo
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     only(monkeypatch, "driver", "cupy", "curator", "part plots")
     probes = {
-        "driver": doctor.Check("GPU", "driver", "missing", "libcuda.so.1 not found", "install the NVIDIA driver", True),
-        "cupy": doctor.Check("GPU", "CuPy", "missing", "not installed", "pip install", True),
-        "curator": doctor.Check("GPU", "Ray", "missing", "not installed", "pip install"),
-        "part plots": doctor.Check("optional parts", "plots", "missing", "not installed", "pip install"),
+        "driver": Check("GPU", "driver", "missing", "libcuda.so.1 not found", "install the NVIDIA driver", True),
+        "cupy": Check("GPU", "CuPy", "missing", "not installed", "pip install", True),
+        "curator": Check("GPU", "Ray", "missing", "not installed", "pip install"),
+        "part plots": Check("optional parts", "plots", "missing", "not installed", "pip install"),
     }
-    monkeypatch.setattr(doctor, "_in_process", lambda probe: [probes[probe]])
+    monkeypatch.setattr(diagnosis, "in_process", lambda probe: [probes[probe]])
     for present, required, status in ((False, False, "unused"), (True, False, "missing"), (False, True, "failed")):
-        monkeypatch.setattr(doctor, "gpu_present", lambda present=present: present)
+        monkeypatch.setattr(diagnosis, "gpu_present", lambda present=present: present)
         told = []
-        facts = doctor.diagnose(required, tell=told.append)
+        facts = diagnosis.diagnose(required, tell=told.append)
         assert [named(facts, n)["status"] for n in ("driver", "CuPy")] == [status, status]
         assert named(facts, "plots")["status"] == "missing"
         for what in ("GPU: driver", "optional parts: plots"):  # said before and after
             (begun, ended) = (i for i, text in enumerate(told) if f"] {what}" in text)
             assert told[begun].endswith("...")
             assert told[ended].endswith("done")
-    monkeypatch.setattr(doctor, "gpu_present", lambda: False)
+    monkeypatch.setattr(diagnosis, "gpu_present", lambda: False)
     shown = CliRunner().invoke(cli.app, ["doctor"])
     assert "  not used driver" in shown.stdout
     assert "GPU path: not used here: this machine has no NVIDIA GPU" in shown.stdout
