@@ -474,6 +474,7 @@ def init(
     """Look at your files and write a recipe for them, or copy one that comes with the package. Default: this folder."""
     from gpu_curate.console import print_init
     from gpu_curate.tools import recipes
+    from gpu_curate.tools.look import Look
 
     if recipe is not None and paths:
         raise ConfigError(
@@ -481,7 +482,7 @@ def init(
         )
     if out.exists() and not force and str(out) != "-":
         raise ConfigError(f"init: {out} exists", "choose another one with --out, or overwrite it with --force")
-    sources, left = None, list[recipes.Look]()
+    sources, left = None, list[Look]()
     if recipe is not None:
         text = recipes.read(recipe)
     else:

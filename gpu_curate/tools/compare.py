@@ -13,9 +13,7 @@ Names of arrays end in what their first axis counts: _N documents, _W words, _M 
 
 from __future__ import annotations
 
-import csv
 import math
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -43,7 +41,7 @@ from gpu_curate.stages.partition_text import host_text, text_file
 from gpu_curate.stages.reference_sets import References
 from gpu_curate.stages.signatures import band_spec, minhash_spec, scope_keys
 from gpu_curate.store.files import write_json
-from gpu_curate.store.fingerprint import versions
+from gpu_curate.tools.compare_files import COPY, machine_facts, rates_of, table, with_total, write_csv, write_png
 
 SAMPLE_BYTES = 64 << 20
 REPEATS = 3
@@ -52,11 +50,6 @@ SLICES_PER_CORE = 2
 NUMPY_BYTES = 2 << 20
 Arrays = dict[str, np.ndarray]
 Measured = tuple[dict[str, Arrays], dict[str, float]]  # step → arrays, step → seconds
-
-COPY = "copy to the device"
-# what a run does per partition: `signature` hashes the words itself
-PARTITION_STEPS = ("content_hash", "signature", "bands", "text_stats", "ngrams")
-TOTAL = "a partition"
 
 
 class Sample(NamedTuple):
@@ -98,15 +91,9 @@ def compare(
         ConfigError: as a run would, or the sample is empty.
     Memory: 300 MB and 8 times the sample; on the device 10 times the sample or a partition, whichever is less.
     """
-    missing = []
+    missing: list[str] = []
     if device is None:
-        chosen = backend.choose(config.run.backend)
-        if chosen.choice == "gpu":
-            from gpu_curate.device.runtime import cuda
-
-            device = cuda()
-        else:
-            missing.append(f"GPU: {chosen.reason}")
+        device = _device_of(config, missing)
     workers = config.run.workers or default_workers()
     measured: dict[str, dict[str, dict[str, float]]] = {}
     differ: list[Difference] = []
@@ -121,7 +108,7 @@ def compare(
             way: str, found: dict[str, Arrays], seconds: dict[str, float], n: int, nbytes: int, processes: int = 1
         ) -> None:
             for step, s in seconds.items():
-                measured[step][way] = _rates(s, nbytes, n, processes)
+                measured[step][way] = rates_of(s, nbytes, n, processes)
             part = {step: {name: expected[step][name][:n] for name in arrays} for step, arrays in found.items()}
             differ.extend(differences(way, found, expected if n == len(text) else part, where))
 
@@ -146,33 +133,45 @@ def compare(
             note("GPU")
             add("GPU", *on_device(sample, text, scope_N, device), len(text), text.nbytes)
             if "components" in sample.steps and getattr(device.xp, "cuda", None) is not None:
-                if backend.curator_available(required=False):
-                    note("NeMo Curator")
-                    try:
-                        found, s = _by_curator(sample, text, expected, Path(scratch))
-                        add("NeMo Curator", found, {"components": s}, len(text), text.nbytes)
-                    except DeviceError as e:
-                        missing.append(f"NeMo Curator: {e.message}")
-                else:
-                    missing.append(f"NeMo Curator: not installed ({install('curator')})")
+                note("NeMo Curator")
+                try:
+                    found, s = _by_curator(sample, text, expected, Path(scratch))
+                    add("NeMo Curator", found, {"components": s}, len(text), text.nbytes)
+                except DeviceError as e:
+                    missing.append(f"NeMo Curator: {e.message}")
         files = sorted({path for _, path, _ in where})
     result: dict[str, Any] = {
         "version": __version__,
         "sample": {"documents": len(text), "bytes": text.nbytes, "files": len(files), "first_files": files[:20]},
         "machine": machine_facts(workers, device),
-        "steps": table(_with_total(measured)),
+        "steps": table(with_total(measured)),
         "equal": not differ,
         "differences": [d._asdict() for d in differ],
         "missing": missing,
     }
+    _write(folder, result)
+    return result
+
+
+def _device_of(config: Config, missing: list[str]) -> Device | None:
+    """The GPU that the recipe's run would take; None, and a word in `missing`, if it takes none."""
+    chosen = backend.choose(config.run.backend)
+    if chosen.choice != "gpu":
+        missing.append(f"GPU: {chosen.reason}")
+        return None
+    from gpu_curate.device.runtime import cuda
+
+    return cuda()
+
+
+def _write(folder: Path, result: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         write_png(folder / "compare.png", result)
     except ImportError:
-        missing.append(f"compare.png: matplotlib is not installed ({install('plot')})")
+        result["missing"].append(f"compare.png: matplotlib is not installed ({install('plot')})")
     write_json(folder / "compare.json", result)
     write_csv(folder / "compare.csv", result)
-    return result
 
 
 # ------------------------------------------------------------------------------------------------------------ the sample
@@ -377,6 +376,8 @@ def _by_curator(
     sample: Sample, text: TextColumn, expected: dict[str, Arrays], folder: Path
 ) -> tuple[dict[str, Arrays], float]:
     """Labels and seconds of NeMo Curator on one GPU, Ray's start included, over the candidate pairs of one core."""
+    if not backend.curator_available(required=False):
+        raise DeviceError(f"not installed ({install('curator')})")
     from gpu_curate.ops.components import curator
 
     found, cuts = expected["components"], np.cumsum(expected["components"]["pairs_B"])[:-1]
@@ -427,146 +428,3 @@ def _element(array: str, at: tuple[int, ...]) -> str:
 
     column = "" if len(at) == 1 else f", {NAMES[at[1]]}" if array == "stats_N" else f", {at[1]}"
     return f"{array}[{at[0]}{column}]"
-
-
-def _rates(seconds: float, nbytes: int, documents: int, processes: int) -> dict[str, float]:
-    s = max(seconds, 1e-9)
-    return {
-        "seconds": seconds,
-        "bytes": nbytes,
-        "documents": documents,
-        "processes": processes,
-        "mb_per_s": nbytes / s / 1e6,
-        "documents_per_s": documents / s,
-    }
-
-
-def table(measured: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Rows of the result: per step and way the rates, their ratio to one core, and the break-even price of the GPU.
-
-    The price: a GPU-hour may cost so many core-hours until the cores do the same work for less. A core counts with what it
-    does while all others are busy too, where that was measured.
-    """
-    rows = []
-    for step, ways in measured.items():
-        one = ways.get("1 core")
-        for rates in ways.values():
-            rates["times_one_core"] = rates["mb_per_s"] / one["mb_per_s"] if one else None
-        break_even = None
-        if "GPU" in ways and one:
-            cores = ways.get("all cores", one)
-            break_even = ways["GPU"]["mb_per_s"] / (cores["mb_per_s"] / cores["processes"])
-        rows.append({"step": step, "what": _what(step), "ways": ways, "break_even_price": break_even})
-    return rows
-
-
-def _what(step: str) -> str:
-    return OPS[step].what if step in OPS else "text and offsets from host memory" if step == COPY else ""
-
-
-def _with_total(measured: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, dict[str, float]]]:
-    """The steps and their sum, for the ways that do all that a run does per partition."""
-    total: dict[str, dict[str, float]] = {}
-    for way in ("1 core", "all cores", "GPU"):
-        steps = [s for s in measured if s in PARTITION_STEPS or (way == "GPU" and s == COPY)]
-        if all(way in measured[s] for s in steps):
-            some = measured[steps[-1]][way]
-            seconds = sum(measured[s][way]["seconds"] for s in steps)
-            total[way] = _rates(seconds, int(some["bytes"]), int(some["documents"]), int(some["processes"]))
-    return {**measured, TOTAL: total}
-
-
-def write_csv(path: Path, result: dict[str, Any]) -> None:
-    """A line per step and way."""
-    columns = ("seconds", "bytes", "documents", "processes", "mb_per_s", "documents_per_s", "times_one_core")
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["step", "way", *columns, "break_even_price"])
-        for row in result["steps"]:
-            for way, rates in row["ways"].items():
-                price = row["break_even_price"] if way == "GPU" else None
-                writer.writerow([row["step"], way, *(rates[c] for c in columns), price])
-
-
-_COLOURS = {
-    "NumPy": "#9a9a9a",
-    "1 core": "#8fb8de",
-    "all cores": "#2f6fab",
-    "GPU": "#76b900",
-    "NeMo Curator": "#3d5c00",
-}
-
-
-def write_png(path: Path, result: dict[str, Any]) -> None:
-    """Bars of MB/s per step and way, on a logarithmic axis. Raises: ImportError: no matplotlib."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    matplotlib.rcdefaults()  # the matplotlibrc of the current folder may be anybody's
-
-    rows = list(reversed(result["steps"]))
-    ways = [w for w in _COLOURS if any(w in row["ways"] for row in rows)]
-    figure = Figure(figsize=(9, 1.2 + 0.24 * sum(len(row["ways"]) + 1 for row in rows)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    y, ticks = 0.0, []
-    for row in rows:
-        own = [w for w in reversed(ways) if w in row["ways"]]
-        for k, way in enumerate(own):
-            rates = row["ways"][way]
-            axes.barh(y + k, rates["mb_per_s"], height=0.85, color=_COLOURS[way])
-            times = rates["times_one_core"]
-            more = "" if times is None or way == "1 core" else f"   {_digits(times)} x"
-            axes.text(rates["mb_per_s"] * 1.04, y + k, f"{_digits(rates['mb_per_s'])}{more}", va="center", fontsize=8)
-        ticks.append((y + (len(own) - 1) / 2, row["step"]))
-        y += len(own) + 0.8
-    axes.set_yticks([t[0] for t in ticks], [t[1] for t in ticks])
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    axes.set_xlim(low, high * (high / low) ** 0.18)  # room for the numbers
-    axes.set_xlabel("MB of text a second (x: times one core)")
-    sample, machine = result["sample"], result["machine"]
-    verdict = "all arrays equal" if result["equal"] else f"{len(result['differences'])} ARRAYS DIFFER"
-    title = f"{sample['documents']:,} documents, {sample['bytes'] / 1e6:,.1f} MB; {verdict}\n{machine['cpu']}"
-    axes.set_title(title + (f", {machine['gpu']}" if machine["gpu"] else ""), fontsize=9, loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
-    handles: list[Any] = [axes.barh(0, 0, color=_COLOURS[w]) for w in ways]
-    figure.legend(
-        handles, [_label(w, machine) for w in ways], loc="outside lower center", ncols=len(ways), frameon=False
-    )
-    figure.savefig(path, dpi=130)
-
-
-def _digits(value: float) -> str:
-    """Three digits of a small number, all before the point of a large one."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _label(way: str, machine: dict[str, Any]) -> str:
-    return f"all {machine['cores']} cores" if way == "all cores" else way
-
-
-def machine_facts(workers: int, device: Device | None) -> dict[str, Any]:
-    """What the numbers were measured on."""
-    gpu = None
-    if device is not None:
-        cuda = getattr(device.xp, "cuda", None)
-        gpu = "emulated" if cuda is None else cuda.runtime.getDeviceProperties(0)["name"].decode()
-    return {
-        "cpu": _cpu_name(),
-        "cores": workers,
-        "gpu": gpu,
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        **versions(("numpy", "numba", "cupy-cuda13x", "cudf-cu13")),
-    }
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return " ".join(line.partition(":")[2].split())
-    return platform.processor() or platform.machine()

@@ -28,7 +28,7 @@ from gpu_curate.stages.documents.listing import find_files
 from gpu_curate.stages.reference_sets import items
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer.training import train
-from gpu_curate.tools.recipes import look
+from gpu_curate.tools.look import look
 
 REASON = "unreadable: the process that read its footer was ended by SIGABRT"
 

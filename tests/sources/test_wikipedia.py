@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from gpu_curate.config import WikipediaSource
 from gpu_curate.document import MAX_ROWS
 from gpu_curate.sources import Record, Reject, Skip
-from gpu_curate.sources.wikipedia import WikipediaReader, bz2_blocks
+from gpu_curate.sources.bz2_blocks import bz2_blocks
+from gpu_curate.sources.wikipedia import WikipediaReader
 
 SITEINFO = """  <siteinfo>
     <sitename>Wikipedia</sitename>
@@ -376,7 +377,7 @@ def test_long_garbage_in_a_bz2_file_is_not_kept_in_memory(tmp_path):
 def test_more_pages_in_a_block_than_rows_are_rejected_not_numbered_twice(tmp_path, monkeypatch):
     pages = [page(1, "gleich", title="T")] * 3000
     path = write(tmp_path / "w.xml.bz2", multistream(pages, 1500))
-    monkeypatch.setattr("gpu_curate.sources.wikipedia._slots", lambda size: 1)
+    monkeypatch.setattr("gpu_curate.sources.wikipedia.rows_per_byte", lambda size: 1)
     items = read(path)
     rows = [i.row for i in items if isinstance(i, Record)]
     assert len(rows) == len(set(rows))
