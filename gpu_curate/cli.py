@@ -154,7 +154,8 @@ def run(
     fresh: Fresh = False,
 ) -> None:
     """Run a recipe: read, score, deduplicate, decide, tokenise, write shards. Reuses what an earlier run finished."""
-    from gpu_curate.console import Bars, also_in_log, make_progress, print_summary
+    from gpu_curate.console import print_summary
+    from gpu_curate.terminal import Bars, also_in_log, make_progress
 
     with make_progress(quiet, _STARTED, to_stderr=as_json) as progress:
         progress.note(f"gpu_curate {__version__}: {config}")  # at once: what follows takes its time to load

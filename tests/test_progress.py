@@ -18,7 +18,7 @@ from corpora import recipe, write_inputs
 from rich.console import Console
 from typer.testing import CliRunner
 
-from gpu_curate import __version__, cli, config, console
+from gpu_curate import __version__, cli, config, console, terminal
 from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.runs import progress, scheduler
@@ -86,7 +86,7 @@ def test_reused_partitions_count_as_done_and_make_nothing_faster(monkeypatch):
 def test_bars_fit_the_terminal_and_cut_no_number(monkeypatch, width):
     clock = Clock(monkeypatch)
     screen = Console(width=width, force_terminal=True, file=io.StringIO(), color_system=None)
-    bars = console.Bars(screen, 100.0)
+    bars = terminal.Bars(screen, 100.0)
     calls = [
         ("documents", 123_456, 234_567, 999_900_000_000, 1_000),
         ("reference_signatures", 0, None, 0, 0),
@@ -122,7 +122,7 @@ def test_tables_cut_no_number_on_a_narrow_terminal(monkeypatch, capsys, width):
         "bytes": 987_600_000_000, "partitions": 123456, "reused": 12345, "backend": "gpu (text read by the CPU)",
     }  # fmt: skip
     table = console._steps({"steps": [step]})
-    console._show(table)
+    terminal.show(table)
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= width
     for whole in ("123,456.78", "8,765,432.10", "123,456"):
@@ -130,7 +130,7 @@ def test_tables_cut_no_number_on_a_narrow_terminal(monkeypatch, capsys, width):
     assert "\u2026" not in out
     counts = {"read": 1, "rejected": 0, "dropped": {"gopher_repetition:duplicate_10_gram_chars": 123456789}, "kept": 0}
     facts = {"documents": counts, "tokens": {**counts}, "bytes": {**counts}, "skipped": {}, "passed_bytes": {}}
-    console._show(console._funnel(facts))
+    terminal.show(console._funnel(facts))
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= width
     assert out.count("123,456,789") == 2
@@ -329,9 +329,9 @@ def test_ctrl_c_pressed_again_ends_with_the_last_words_and_no_traceback(inputs, 
 def test_a_table_that_goes_without_a_column_cuts_no_number():
     from rich.console import Console
 
-    from gpu_curate.console import _fit, _table
+    from gpu_curate.terminal import _fit, new_table
 
-    table = _table("box", "folder", "MB/s", "left", spare=("folder",))
+    table = new_table("box", "folder", "MB/s", "left", spare=("folder",))
     table.add_row("scores", "scores-0123456789ab", "45.6", "1:01:00")
     console = Console(width=26, highlight=False)
     with console.capture() as captured:

@@ -124,11 +124,11 @@ def test_the_holder_of_a_lock_is_told_without_what_it_wrote(hostile, tmp_path):
 
 
 def test_names_in_rich_tables_are_text_and_no_markup(capsys):
-    from gpu_curate import console
+    from gpu_curate import terminal
 
-    table = console._table("a", "b")
+    table = terminal.new_table("a", "b")
     table.add_row("[bold]x[/bold]\x1b[31m", "[/nothing]")
-    console._show(table)
+    terminal.show(table)
     said = capsys.readouterr().out
     assert "[bold]x[/bold]␛[31m" in said
     assert "[/nothing]" in said

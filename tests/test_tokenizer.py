@@ -517,15 +517,15 @@ def test_memory_is_flat_over_documents_of_unique_strings(trained, library):
         from gpu_curate.tokenizer import backends, loading
         from gpu_curate.config import Tokenizer
         from gpu_curate.document import TextColumn
-        tokenizer.CACHE_BYTES = 20 << 20
-        encoder = tokenizer.load(Tokenizer(path={str(trained)!r}, library={library!r}))
+        backends.CACHE_BYTES = 20 << 20
+        encoder = loading.load(Tokenizer(path={str(trained)!r}, library={library!r}))
         rng, peaks = np.random.default_rng(0), []
         for _ in range({megabytes}):
             block = rng.integers(97, 123, 1_000_000, np.uint8)
             block[rng.integers(0, len(block), len(block) // 8)] = 32
             text = block.tobytes().decode()
             encoder.encode_column(TextColumn.from_texts(text[i : i + 5000] for i in range(0, len(text), 5000)))
-            peaks.append(tokenizer._resident_bytes() >> 20)
+            peaks.append(backends._resident_bytes() >> 20)
         print(max(peaks[len(peaks) // 2 :]) - max(peaks[: len(peaks) // 2]))
     """)
     assert int(done.stdout) < 100, done.stderr  # MiB; without the bound gigatoken grows by 220

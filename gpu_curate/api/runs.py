@@ -80,7 +80,7 @@ def run(
     else:
         config = load(recipe, options, trust_code=trust_code or None)
     if progress is None and sys.stderr.isatty():
-        from gpu_curate.console import make_progress
+        from gpu_curate.terminal import make_progress
 
         with make_progress(quiet=False, to_stderr=True) as bars:
             outcome = execute(config, Path(out), bars, fresh)

@@ -26,7 +26,7 @@ def clusters(
 
 
 def _print(facts: dict[str, Any], chars: int) -> None:
-    from gpu_curate.console import show, table
+    from gpu_curate.terminal import new_table, show
     from gpu_curate.visible import one, say
 
     removed = facts["removed"]
@@ -40,10 +40,10 @@ def _print(facts: dict[str, Any], chars: int) -> None:
                 f"{across['share']:.1%} of clusters span two or more of {across['values']:,} {name}s ({across['across']:,})"
             )
     say()
-    sizes = table("size", "clusters", "documents")
+    sizes = new_table("size", "clusters", "documents")
     for octave in facts["sizes"]:
         sizes.add_row(f"{octave['from']:,} to {octave['to']:,}", f"{octave['clusters']:,}", f"{octave['members']:,}")
-    sources = table("source", "documents", "removed", "share", "")
+    sources = new_table("source", "documents", "removed", "share", "")
     for source in facts["sources"]:
         alarm = "ALARM" if source["alarm"] else ""
         numbers = (f"{source['documents']:,}", f"{source['removed']:,}", share(source["removed"], source["documents"]))

@@ -32,7 +32,7 @@ def diff(
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from gpu_curate.console import show, table
+    from gpu_curate.terminal import new_table, show
     from gpu_curate.inquiry.diff import lines
     from gpu_curate.visible import one, say
 
@@ -42,7 +42,7 @@ def _print(facts: dict[str, Any]) -> None:
     for key, (old, new) in facts["set"].items():
         say(f"   {key}: {one(old)} -> {one(new)}")
     say()
-    rows = table("in a", "in b", "documents", "tokens", "equal text kept")
+    rows = new_table("in a", "in b", "documents", "tokens", "equal text kept")
     for row in lines(facts):
         rows.add_row(*row)
     both = facts["both_kept"]

@@ -33,7 +33,7 @@ def explain(
 
 
 def _print(facts: dict[str, Any], chars: int) -> None:
-    from gpu_curate.console import show, table
+    from gpu_curate.terminal import new_table, show
     from gpu_curate.visible import one, say
 
     say(f"doc_id {facts['doc_id']}  {_where(facts)}")
@@ -45,7 +45,7 @@ def _print(facts: dict[str, Any], chars: int) -> None:
     if more:
         say(f"fails too: {', '.join(more)}")
     say()
-    rows = table("rule", "score", "value", "limit", "")
+    rows = new_table("rule", "score", "value", "limit", "")
     for rule in facts["rules"]:
         passes = "" if rule["passes"] else "FAILS"
         rows.add_row(rule["rule"], rule["score"], _number(rule["value"]), _limit(rule), passes)

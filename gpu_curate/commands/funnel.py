@@ -55,12 +55,12 @@ def funnel(
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from gpu_curate.console import show, table
+    from gpu_curate.terminal import new_table, show
     from gpu_curate.runs.progress import human_bytes
     from gpu_curate.visible import one, say
 
     read = facts["read"]
-    steps = table("rule", "takes", "of read", "left", "tokens left", "text left", spare=("text left", "tokens left"))
+    steps = new_table("rule", "takes", "of read", "left", "tokens left", "text left", spare=("text left", "tokens left"))
     steps.add_row("read", "", "", f"{read['documents']:,}", f"{read['tokens']:,}", human_bytes(read["bytes"]))
     rejected = facts["rejected"]["documents"]
     if rejected:
@@ -73,13 +73,13 @@ def _print(facts: dict[str, Any]) -> None:
     kept = facts["kept"]
     numbers = (f"{kept['documents']:,}", f"{kept['tokens']:,}", human_bytes(kept["bytes"]))
     steps.add_row("kept", "", share(kept["documents"], read["documents"]), *numbers)
-    single = table("rule", "fail it", "fail nothing else", "tokens of these", spare=("tokens of these",))
+    single = new_table("rule", "fail it", "fail nothing else", "tokens of these", spare=("tokens of these",))
     for entry in facts["rules"]:
         only = entry["only"]
         single.add_row(
             entry["rule"], f"{entry['fails']['documents']:,}", f"{only['documents']:,}", f"{only['tokens']:,}"
         )
-    pairs = table("fail both", "documents")
+    pairs = new_table("fail both", "documents")
     for pair in facts["overlaps"][:_OVERLAPS]:
         pairs.add_row(f"{pair['a']} + {pair['b']}", f"{pair['documents']:,}")
     show(steps, *([single] if facts["rules"] else []), *([pairs] if facts["overlaps"] else []))
@@ -92,11 +92,11 @@ def _print(facts: dict[str, Any]) -> None:
 
 
 def _print_sweep(facts: dict[str, Any]) -> None:
-    from gpu_curate.console import show, table
+    from gpu_curate.terminal import new_table, show
     from gpu_curate.visible import say
 
     most = max((row["kept"]["documents"] for row in facts["rows"]), default=0)
-    rows = table("limit", "fail it", "fail nothing else", "kept", "tokens kept", "", spare=("tokens kept",))
+    rows = new_table("limit", "fail it", "fail nothing else", "kept", "tokens kept", "", spare=("tokens kept",))
     for row in facts["rows"]:
         kept = row["kept"]
         bar = "█" * round(24 * kept["documents"] / most) if most else ""

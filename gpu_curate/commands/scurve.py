@@ -76,10 +76,10 @@ def _measure(
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from gpu_curate.console import show, table
+    from gpu_curate.terminal import new_table, show
     from gpu_curate.visible import say
 
-    bins = table("similarity", "pairs", "caught", "95 %", "formula", "")
+    bins = new_table("similarity", "pairs", "caught", "95 %", "formula", "")
     for b in facts["bins"]:
         if b["pairs"]:
             outside = "" if b["low"] <= b["formula"] <= b["high"] else "outside"
@@ -95,7 +95,7 @@ def _print(facts: dict[str, Any]) -> None:
     advice = facts["advice"]
     t = advice["threshold"]
     around = [f"at {max(t + d, 0):.2f}" for d in (-0.2, -0.1, 0, 0.1)]
-    rows = table("bands x rows", "hashes", *around, "half at", "CPU s per M", "bytes each")
+    rows = new_table("bands x rows", "hashes", *around, "half at", "CPU s per M", "bytes each")
     for row in advice["rows"]:
         mark = " (this recipe)" if row["own"] else ""
         rows.add_row(
@@ -117,7 +117,7 @@ def _print(facts: dict[str, Any]) -> None:
     show(rows)
     found = facts["estimates"]
     if found is not None:
-        own = table("threshold", "of the removed reach it", "95 %", "of such pairs caught")
+        own = new_table("threshold", "of the removed reach it", "95 %", "of such pairs caught")
         for row in found["rows"]:
             caught = "" if row["recall"] is None else f"{row['recall']:.1%}"
             low, high = row["interval"]

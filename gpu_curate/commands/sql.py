@@ -39,9 +39,9 @@ def sql(
 
 
 def _print(found: Any, rows: list[list[str]]) -> None:
-    from gpu_curate.console import show, table
+    from gpu_curate.terminal import new_table, show
 
-    shown = table(*found.column_names)
+    shown = new_table(*found.column_names)
     for row in rows:
         shown.add_row(*(cell[:_CELL_CHARS] + ("..." if len(cell) > _CELL_CHARS else "") for cell in row))
     show(shown)
