@@ -19,7 +19,6 @@ from rich.text import Text
 from gpu_curate.runs.progress import RUN_LOG, Lines, Step, clock, human_bytes
 from gpu_curate.visible import one, visible
 
-
 _NAME_CHARS = 20  # of the longest name of a box
 
 
