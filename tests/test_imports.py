@@ -98,7 +98,7 @@ LAYERS = (
     {"stages"},
     {"runs"},
     {"report", "tools", "inquiry"},
-    {"api", "cli", "commands", "console", "__main__"},
+    {"api", "cli", "commands", "console", "terminal", "__main__"},
 )
 
 ALLOWED_CIRCLES = {

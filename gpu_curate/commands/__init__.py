@@ -1,4 +1,4 @@
-"""Commands that ask a finished run, a module each: its options, its call, what it prints."""
+"""Commands, by subject: their options, their call, what they print."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def register(app: Any) -> None:
-    """Put them on the command line."""
+    """Put those that ask a finished run, a module each, on the command line."""
     from gpu_curate.commands import certificate, clusters, diff, explain, funnel, scurve, sql, trace
 
     for module in (funnel, explain, trace, diff, clusters, scurve, certificate, sql):
