@@ -138,7 +138,7 @@ def test_any_kind_of_array_gives_the_same(array):
 
 
 def test_hash_constants_are_the_hashes_of_the_words():
-    from gpu_curate.ops.text_stats.cpu import hash_bytes
+    from gpu_curate.ops.text_stats.characters import hash_bytes
 
     data = bytes(range(1, 200))
     padded = np.frombuffer(data + bytes(32), np.uint8)
