@@ -32,8 +32,8 @@ def diff(
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from gpu_curate.terminal import new_table, show
     from gpu_curate.inquiry.diff import lines
+    from gpu_curate.terminal import new_table, show
     from gpu_curate.visible import one, say
 
     for name in ("a", "b"):

@@ -55,12 +55,14 @@ def funnel(
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from gpu_curate.terminal import new_table, show
     from gpu_curate.runs.progress import human_bytes
+    from gpu_curate.terminal import new_table, show
     from gpu_curate.visible import one, say
 
     read = facts["read"]
-    steps = new_table("rule", "takes", "of read", "left", "tokens left", "text left", spare=("text left", "tokens left"))
+    steps = new_table(
+        "rule", "takes", "of read", "left", "tokens left", "text left", spare=("text left", "tokens left")
+    )
     steps.add_row("read", "", "", f"{read['documents']:,}", f"{read['tokens']:,}", human_bytes(read["bytes"]))
     rejected = facts["rejected"]["documents"]
     if rejected:
