@@ -56,7 +56,8 @@ class Corpus(Protocol):
         scratch: folder for a file without a name; None: the system's.
     """
 
-    ops: ModuleType
+    @property
+    def ops(self) -> ModuleType: ...
 
     is_reference_N: Array
     train_only_N: Array

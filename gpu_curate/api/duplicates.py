@@ -5,35 +5,27 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from gpu_curate import dedup
-from gpu_curate.api.batches import Array, Progress, batches, computed, integer, one_of, telling
+from gpu_curate.api.batches import Array, Progress, integer, one_of, telling
+from gpu_curate.api.corpus import MemoryCorpus
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, InputError
-from gpu_curate.lsh import Fuzzy, band_column, hash_documents
-from gpu_curate.ops import components as components_ops
-from gpu_curate.ops.bands import BandSpec, band_hashes
-from gpu_curate.ops.components import plain as plain_components
-from gpu_curate.ops.minhash import EMPTY_ROW, MinHashSpec
+from gpu_curate.lsh import Fuzzy
+from gpu_curate.ops.bands import BandSpec
+from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.ops.mix import fmix64
 
 KINDS = ("", "exact", "fuzzy")
 _KEEP = re.compile(r"random|first|longest|highest:[a-z0-9_]+")
 _GIVEN = "highest:given"  # by the numbers that the caller gives
-# Below these sizes the definition in NumPy answers before Numba has loaded its twin, or has compiled it (3.5 s).
-_PLAIN_BYTES, _PLAIN_BYTES_UNCOMPILED, _PLAIN_TEXT_BYTES = 1 << 20, 6 << 20, 1 << 16
-_PLAIN_TEXTS = 1 << 13
-_GATHER_BYTES = 16 << 20  # of text taken from the device at once
 
 
 def deduplicate(
@@ -97,22 +89,12 @@ def deduplicate(
         groups is not None,
         seed,
     )
-    if groups is not None and against is not None:
-        raise ConfigError(
-            "groups and against: the texts of `against` have no group",
-            "call deduplicate once for each group, with the texts of `against` that belong to it",
-        )
-    text = TextColumn.of(texts)
-    columns = [text] if against is None else [text, TextColumn.of(against)]
-    if len(columns) == 2 and columns[1].nbytes == 0:
-        raise InputError(
-            "against: no text in it: nothing could match", "leave it out, or give the texts to compare with"
-        )
-    scope_N = None if groups is None else _scopes(groups, len(text))
-    score_N = None if given is None else _given(given, len(text))
+    columns = _columns(texts, against, groups is not None)
+    scope_N = None if groups is None else _scopes(groups, len(columns[0]))
+    score_N = None if given is None else _given(given, len(columns[0]))
     total = sum(c.nbytes for c in columns)
     with telling(progress, total) as tell:
-        corpus = _Corpus(columns, settings, scope_N, score_N, lambda done: tell("hashes", done, total))
+        corpus = MemoryCorpus(columns, settings, scope_N, score_N, lambda done: tell("hashes", done, total))
         components = corpus.ops.Components(len(corpus))
         copies, originals = dedup.exact_copies(corpus, settings)
         components.add_edges(originals, copies)
@@ -126,6 +108,23 @@ def deduplicate(
         found = dedup.clusters(corpus, settings, label_N, copies, originals)
     corpus.forget_signatures()
     return _result(corpus, settings, label_N, found, pairs)
+
+
+def _columns(texts: Any, against: Any, by_group: bool) -> list[TextColumn]:
+    """The texts, and those of `against`. Raises: ConfigError, InputError."""
+    if by_group and against is not None:
+        raise ConfigError(
+            "groups and against: the texts of `against` have no group",
+            "call deduplicate once for each group, with the texts of `against` that belong to it",
+        )
+    columns = [TextColumn.of(texts)]
+    if against is not None:
+        columns.append(TextColumn.of(against))
+        if columns[1].nbytes == 0:
+            raise InputError(
+                "against: no text in it: nothing could match", "leave it out, or give the texts to compare with"
+            )
+    return columns
 
 
 def _settings(
@@ -177,7 +176,7 @@ class Duplicates:
     component: Array
     candidate_pairs: int
     _code_N: Array
-    _corpus: _Corpus = field(compare=False)
+    _corpus: MemoryCorpus = field(compare=False)
     _settings: dedup.Settings
 
     def __len__(self) -> int:
@@ -283,175 +282,6 @@ class Explanation:
         return f"text {self.text} is dropped as {self.kind} duplicate of {other}: Jaccard similarity {self.jaccard:.3f}{bands}"
 
 
-class _Corpus:
-    """A `dedup.Corpus` in memory: the texts, then those of `against`."""
-
-    scratch: Path | None = None
-
-    def __init__(
-        self,
-        columns: list[TextColumn],
-        settings: dedup.Settings,
-        scope_N: Array | None,
-        score_N: Array | None,
-        on_bytes: Any,
-    ):
-        self._columns, self._settings, self._scope_N, self._score_N = columns, settings, scope_N, score_N
-        self._starts = np.cumsum([0, *map(len, columns)])
-        self.on_band: Any = None
-        n, fuzzy = int(self._starts[-1]), settings.fuzzy
-        self.is_reference_N = np.arange(n) >= len(columns[0])
-        self.train_only_N = np.zeros(n, np.bool_)
-        self._content_2N = np.empty((2, n), np.uint64)
-        self._bytes_N = np.empty(n, np.int64)
-        self.has_shingles_N = np.zeros(n, np.bool_)
-        self.bands_BN = np.empty((0 if fuzzy is None else fuzzy.bands.num_bands, n), np.uint64)
-        self._signature_NH: Array | None = None
-        if fuzzy is not None and fuzzy.verify == "signature":
-            self._signature_NH = np.empty((n, fuzzy.bands.num_hashes), np.uint32)
-        plain = _plain_is_faster(columns)
-        self.ops = plain_components if plain and n <= _PLAIN_TEXTS else components_ops
-        done = 0
-        for text, first in zip(columns, self._starts[:-1].tolist(), strict=True):
-            for start, stop in batches(text):
-                part = text.slice(start, stop)
-                self._put(part, slice(first + start, first + stop), plain)
-                done += part.nbytes
-                on_bytes(done)
-
-    def _put(self, part: TextColumn, where: slice, plain: bool) -> None:
-        """Hash a slice of the texts into its place."""
-        fuzzy, in_scope = self._settings.fuzzy, self._scope_N is not None
-        made = _hashed_plainly(part, fuzzy) if plain else None
-        if made is None:
-            made = computed(part, lambda text: hash_documents(text, fuzzy, bands=not in_scope))
-        self._content_2N[:, where] = made["content"].T
-        self._bytes_N[where] = made["bytes"]
-        if fuzzy is None:
-            return
-        self.has_shingles_N[where] = made["n_shingles"] > 0
-        if in_scope:
-            assert self._scope_N is not None
-            self.bands_BN[:, where] = band_hashes(made["signature"], fuzzy.bands, self._scope_N[where])
-        else:
-            self.bands_BN[:, where] = made["bands"].T
-        if self._signature_NH is not None:
-            self._signature_NH[where] = made["signature"]
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def column(self, name: str, dtype: Any = np.uint64) -> Array:
-        """See `dedup.Corpus`. Not a copy: nobody may write to it."""
-        if name == "n_shingles":
-            return self.has_shingles_N.astype(dtype)
-        if name == "bytes":
-            return self._bytes_N
-        if name == "scope":
-            assert self._scope_N is not None
-            return self._scope_N
-        if name.startswith("content"):
-            half: Array = self._content_2N[0 if name == "content_hi" else 1]
-            return half
-        b = int(name.removeprefix(band_column(0)[:-2]))
-        if self.on_band is not None:
-            self.on_band(b)
-        band: Array = self.bands_BN[b]
-        return band
-
-    def texts(self, numbers: Array) -> list[bytes]:
-        """See `dedup.Corpus`."""
-        out = [b""] * len(numbers)
-        owner = np.searchsorted(self._starts, numbers, side="right") - 1
-        for c, column in enumerate(self._columns):
-            where = np.flatnonzero(owner == c)
-            rows = numbers[where] - self._starts[c]
-            raw = _gathered(column, rows) if column.on_gpu else [column.raw(int(row)) for row in rows]
-            for i, text in zip(where.tolist(), raw, strict=True):
-                out[i] = text
-        return out
-
-    def signature_rows(self, numbers: Array) -> Array:
-        """See `dedup.Corpus`."""
-        assert self._signature_NH is not None
-        return np.ascontiguousarray(self._signature_NH[numbers])
-
-    def forget_signatures(self) -> None:
-        self._signature_NH = self._scope_N = self._score_N = None
-
-    def score(self, name: str) -> Array:
-        """See `dedup.Corpus`."""
-        values = np.zeros(len(self), np.float64)
-        if self._score_N is None:
-            from gpu_curate.api.statistics import score
-
-            self._score_N = score(self._columns[0])[name].to_numpy()
-        values[: len(self._score_N)] = self._score_N
-        return values
-
-    def place(self, array: Array) -> Any:
-        """See `dedup.Corpus`."""
-        if not self._columns[0].on_gpu:
-            return array
-        from gpu_curate.device.backend import to_device
-
-        return to_device(array)
-
-    def disk_error(self, error: OSError) -> Exception:
-        return error
-
-
-def _gathered(column: TextColumn, rows: Array) -> list[bytes]:
-    """Texts of a column on the device, copied from it in pieces of about _GATHER_BYTES."""
-    import cupy
-
-    offsets = column.offsets.get()
-    size = offsets[rows + 1] - offsets[rows]
-    out: list[bytes] = []
-    piece = np.cumsum(size) // _GATHER_BYTES
-    for some in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(piece)) + 1):
-        ends = np.cumsum(size[some])
-        shift = offsets[rows[some]] - (ends - size[some])  # from a place in the piece to one in the column
-        places = cupy.asarray(np.repeat(shift, size[some])) + cupy.arange(int(ends[-1]) if len(ends) else 0)
-        raw = column.chars[places].get().tobytes()
-        out += [raw[end - n : end] for end, n in zip(ends.tolist(), size[some].tolist(), strict=True)]
-    return out
-
-
-def _plain_is_faster(columns: list[TextColumn]) -> bool:
-    if any(c.on_gpu or (len(c) and int(np.diff(c.offsets).max()) > _PLAIN_TEXT_BYTES) for c in columns):
-        return False
-    nbytes = sum(c.nbytes for c in columns)
-    return nbytes <= _PLAIN_BYTES or (nbytes <= _PLAIN_BYTES_UNCOMPILED and not _compiled())
-
-
-def _compiled() -> bool:
-    """True if Numba has compiled the signatures here before."""
-    if "gpu_curate.ops.minhash.cpu" in sys.modules:
-        return True
-    folders = [Path(__file__).parents[1] / "ops" / "minhash"]
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        folders = [Path(os.environ["NUMBA_CACHE_DIR"])]
-    return any(next(folder.rglob("cpu.sign_documents-*.nbi"), None) is not None for folder in folders)
-
-
-def _hashed_plainly(text: TextColumn, fuzzy: Fuzzy | None) -> dict[str, Any] | None:
-    """`hash_documents` by the definition in NumPy; None: a text is not UTF-8, which only the twins define."""
-    from gpu_curate.ops.minhash import plain
-
-    made = hash_documents(text, None, bands=False)
-    if fuzzy is None:
-        return made
-    try:
-        strings = [text.raw(i).decode("utf-8") for i in range(len(text))]
-    except UnicodeDecodeError:
-        return None
-    sig_NH = plain.signatures(strings, fuzzy.minhash)
-    made["signature"], made["bands"] = sig_NH, plain.band_hashes(sig_NH, fuzzy.bands).T
-    made["n_shingles"] = (sig_NH != EMPTY_ROW).any(axis=1)  # a shingle leaves no row full but by a chance of 2^-32 each
-    return made
-
-
 def _scopes(groups: Any, n: int) -> Array:
     """uint64 key of the group of each text: different for different groups, never 0."""
     if isinstance(groups, str | bytes):
@@ -488,7 +318,9 @@ def _given(numbers: Any, n: int) -> Array:
     return ranked
 
 
-def _result(corpus: _Corpus, settings: dedup.Settings, label_N: Array, found: dedup.Clusters, pairs: int) -> Duplicates:
+def _result(
+    corpus: MemoryCorpus, settings: dedup.Settings, label_N: Array, found: dedup.Clusters, pairs: int
+) -> Duplicates:
     n = int(corpus._starts[1])
     own = found.member < n
     member, partner = found.member[own], found.survivor[own]

@@ -14,6 +14,7 @@ from gpu_curate.report.intake import warnings as intake_warnings
 from gpu_curate.report.reasons import ordered
 from gpu_curate.report.scores import spreads
 from gpu_curate.report.suits import rule_warnings
+from gpu_curate.report.sums import Decided, Read
 from gpu_curate.sources.listing import passed_over_sentence
 from gpu_curate.stages import Context
 from gpu_curate.stages.documents.schema import PASSED_OVER
@@ -42,75 +43,46 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
     documents = _receipts(context, "documents")
     decisions = _receipts(context, "decisions")
     manifest = _manifest(context)
-    rejected: Counter[str] = Counter()
-    passed: Counter[str] = Counter()
-    skipped: Counter[str] = Counter()
-    pii: Counter[str] = Counter()
-    evidence: dict[str, Counter[str]] = defaultdict(Counter)
-    samples: dict[str, list[str]] = defaultdict(list)
-    for receipt in documents:
-        rejected.update(receipt.get("rejected", {}))
-        passed.update(receipt.get("passed_bytes", {}))
-        for source, files in receipt.get("charset_evidence", {}).items():
-            for counts in files.values():
-                evidence[source].update(counts)
-        skipped.update(receipt.get("skipped", {}))
-        pii.update(receipt.get("pii", {}))
-        for kind, found in receipt.get("pii_samples", {}).items():
-            samples[kind] = (samples[kind] + found)[:5]
-    by_reason: dict[str, Counter[str]] = {unit: Counter() for unit in ("documents", "tokens", "bytes_of_text")}
-    by_source: dict[str, Counter[str]] = defaultdict(Counter)
-    failing: Counter[str] = Counter()
-    only: Counter[str] = Counter()
-    for receipt in decisions:
-        for unit, counts in receipt["by_reason"].items():
-            by_reason[unit].update(counts)
-        for key, count in receipt["by_source"].items():
-            source, reason = key.split("\t")
-            by_source[source][reason] += count
-        failing.update(receipt["failing"])
-        only.update(receipt["only"])
-    if not decisions:  # the run ended before them, since there was no text at all
-        for receipt in documents:
-            by_reason["documents"]["empty"] += receipt["documents"]
-            for source, count in receipt["sources"].items():
-                by_source[source]["empty"] += count
+    read, decided = Read.of(documents), Decided.of(decisions, documents)
+    by_source, by_reason = decided.by_source, decided.by_reason
     _add_not_drawn(context, manifest, by_reason)
     config = context.config
     units = {
-        "documents": _unit(by_reason["documents"], sum(rejected.values()), config),
+        "documents": _unit(by_reason["documents"], sum(read.rejected.values()), config),
         "tokens": _unit(by_reason["tokens"], 0, config),
         "bytes": _unit(by_reason["bytes_of_text"], 0, config),
     }
     _check(documents, units, manifest, context)
     _check_sides(context)
     duplicates, contamination = _duplicates(context), _contamination(context)
-    sources = {s.name: _unit(by_source.get(s.name, Counter()), rejected.get(s.name, 0), config) for s in config.sources}
-    read = intake(context, sources)
+    sources = {
+        s.name: _unit(by_source.get(s.name, Counter()), read.rejected.get(s.name, 0), config) for s in config.sources
+    }
+    said = intake(context, sources)
     warnings = [
         *outcome.warnings,
         *_warnings(context, units, by_source, manifest, duplicates, contamination),
         *_unknown_warnings(context),
         *rule_warnings(context, by_source),
-        *intake_warnings({"sources": sources, **read}),
-        *_incomplete({f for r in documents for f in r.get("incomplete", [])}, read),
-        *(text for _, text in problems(read)),
+        *intake_warnings({"sources": sources, **said}),
+        *_incomplete({f for r in documents for f in r.get("incomplete", [])}, said),
+        *(text for _, text in problems(said)),
     ]
     return {
         "version": __version__,
         "run": str(context.run),
         **units,
-        "passed_bytes": dict(sorted(passed.items())),
-        "charset_evidence": {name: dict(counts.most_common()) for name, counts in sorted(evidence.items())},
-        "skipped": dict(sorted(skipped.items())),
+        "passed_bytes": dict(sorted(read.passed.items())),
+        "charset_evidence": {name: dict(counts.most_common()) for name, counts in sorted(read.evidence.items())},
+        "skipped": dict(sorted(read.skipped.items())),
         "rejected_by_source": {name: unit["rejected"] for name, unit in sources.items() if unit["rejected"]},
         "sources": sources,
-        **read,
-        "failures": failures(read, config),
+        **said,
+        "failures": failures(said, config),
         "text": _text(context),
         "languages": _languages(context),
-        "failing": dict(failing.most_common()),
-        "only": dict(only.most_common()),
+        "failing": dict(decided.failing.most_common()),
+        "only": dict(decided.only.most_common()),
         "rules": rules_of_run(context),
         "spreads": spreads(context),
         "splits": {n: {"documents": s["documents"], "tokens": s["tokens"]} for n, s in manifest["splits"].items()},
@@ -118,7 +90,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "mixture": manifest["mixture"],
         "duplicates": duplicates,
         "contamination": contamination,
-        "pii": {"counts": dict(pii), "samples": dict(samples)},
+        "pii": {"counts": dict(read.pii), "samples": dict(read.samples)},
         "markup": _markup(context),
         "special_texts": sum(r["special_texts"] for r in _receipts(context, "tokens")),
         "unknown_tokens": _unknown_tokens(context),

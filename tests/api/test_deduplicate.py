@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_128_intdigest
 
 import gpu_curate as gc
-from gpu_curate.api import duplicates
+from gpu_curate.api import corpus as memory
 from gpu_curate.tokenizer.training import train
 
 SHINGLE, BANDS, ROWS, SEED = 2, 6, 2, 42
@@ -126,9 +126,9 @@ def test_a_run_of_the_same_documents_keeps_the_same(tmp_path, options):
 
 def test_the_definition_in_numpy_and_the_compiled_twin_give_one_result(monkeypatch):
     texts = [*corpus(random.Random(5), 90), "x" * 3000, "中文字符 と かな", "a\u00adb I\u0307"]
-    monkeypatch.setattr(duplicates, "_plain_is_faster", lambda columns: False)
+    monkeypatch.setattr(memory, "_plain_is_faster", lambda columns: False)
     compiled = gc.deduplicate(texts, verify="signature")
-    monkeypatch.setattr(duplicates, "_plain_is_faster", lambda columns: True)
+    monkeypatch.setattr(memory, "_plain_is_faster", lambda columns: True)
     plain = gc.deduplicate(texts, verify="signature")
     for name in ("survivor", "component", "kind"):
         assert np.array_equal(getattr(plain, name), getattr(compiled, name))
