@@ -39,7 +39,7 @@ def print_summary(run: Path, outcome: Outcome, quiet: bool = False, seconds: flo
     for name, sampled in facts["sampled"].items():
         say(f"sampled   {name}: {sample_line(sampled)}")
     if facts["rejected_by_reason"]:
-        folder = run / facts["folders"]["rejects"]
+        folder = outcome.context.box("rejects").folder
         say(f"rejected  {facts['documents']['rejected']:,} records: {reject_line(facts)}; each is in {folder}")
     if quiet:
         tokens = sum(split["tokens"] for split in facts["splits"].values())

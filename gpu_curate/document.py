@@ -38,6 +38,24 @@ def is_cupy(array: Any) -> bool:
     return type(array).__module__.split(".")[0] == "cupy"
 
 
+def matching(
+    doc_id_N: np.ndarray[Any, Any], wanted_K: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Which of N documents are among K others.
+
+    Args:
+        doc_id_N: of a partition, in any order: a file that was added to a run has a higher number, wherever its name sorts.
+        wanted_K: increasing.
+    Returns:
+        rows, places: int64; doc_id_N[rows] == wanted_K[places], rows increasing.
+    """
+    places = np.searchsorted(wanted_K, doc_id_N)
+    inside = places < len(wanted_K)
+    inside[inside] = wanted_K[places[inside]] == doc_id_N[inside]
+    rows = np.flatnonzero(inside)
+    return rows, places[rows]
+
+
 @dataclass(frozen=True)
 class TextColumn:
     """N UTF-8 texts back to back: text i is chars[offsets[i] : offsets[i + 1]].

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gpu_curate.config import Config
     from gpu_curate.loader import ShardLoader
+    from gpu_curate.runs.places import Boxes
 
 
 def run(
@@ -121,12 +122,13 @@ class Run:
         return f"<run {self.folder}>"
 
     @cached_property
-    def _folders(self) -> dict[str, str]:
+    def _boxes(self) -> Boxes:
+        from gpu_curate.runs.places import Boxes
         from gpu_curate.store.run_directory import read_run_file
 
         facts = read_run_file(self.folder)
-        latest = facts.get("latest") or {}
-        return dict(latest.get("folders") or facts["folders"])
+        latest = facts.get("latest")
+        return Boxes(self.folder, latest if isinstance(latest, dict) and latest.get("folders") else facts)
 
     @property
     def shards(self) -> Path:
@@ -218,11 +220,10 @@ class Run:
         return ShardLoader(self.folder, split, batch_size, seq_len, **options)
 
     def _box(self, name: str) -> Any:
-        from gpu_curate.store.artifact import Box
-
-        if name not in self._folders:
-            raise ConfigError(f"{self.folder}: this run has no {name} (there are {', '.join(sorted(self._folders))})")
-        return Box(self.folder / self._folders[name])
+        there = self._boxes.folders
+        if name not in there:
+            raise ConfigError(f"{self.folder}: this run has no {name} (there are {', '.join(sorted(there))})")
+        return self._boxes.box(name)
 
     def _dataset(self, name: str) -> Dataset:
         box = self._box(name)

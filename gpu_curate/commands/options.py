@@ -57,7 +57,10 @@ ShardsName = Annotated[
 ]
 Fresh = Annotated[
     bool,
-    typer.Option("--fresh", help="Choose the validation split anew, not by the bound of the latest shards in RUN."),
+    typer.Option(
+        "--fresh",
+        help="Number the files anew, and choose the validation split anew, not by the bound of the latest shards in RUN.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Plot = Annotated[

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_curate.document import TextColumn
+from gpu_curate.document import TextColumn, matching
 from gpu_curate.errors import ConfigError
 from gpu_curate.inquiry.stored import Array, Stored
 from gpu_curate.ops.minhash import MinHashSpec, shingles
@@ -102,9 +102,8 @@ def _kept(stored: Stored, doc_ids: Array) -> Array:
     for part in stored.parts_with_documents:
         table = stored.table("decisions", part, ["doc_id", "keep"])
         own = table["doc_id"].to_numpy()
-        low, high = np.searchsorted(ids, [own[0], own[-1] + 1])
-        if low < high:
-            kept[low:high] = table["keep"].to_numpy()[np.searchsorted(own, ids[low:high])]
+        rows, places = matching(own, ids)
+        kept[places] = table["keep"].to_numpy()[rows]
     found: Array = kept[np.searchsorted(ids, doc_ids)]
     return found
 
@@ -115,7 +114,7 @@ def _shingles(stored: Stored, chosen: Array, spec: MinHashSpec) -> tuple[Array, 
     for part in stored.parts_with_documents:
         table = stored.table("decisions", part, ["doc_id", "partner"])
         own = table["doc_id"].to_numpy()
-        rows = np.searchsorted(own, chosen[np.searchsorted(chosen, own[0]) : np.searchsorted(chosen, own[-1] + 1)])
+        rows, _ = matching(own, chosen)
         if not len(rows):
             continue
         text = stored.text(part, rows)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gpu_curate.document import ROW_BITS
+from gpu_curate.document import ROW_BITS, matching
 from gpu_curate.errors import ConfigError
 from gpu_curate.inquiry.stored import Array, Stored
 from gpu_curate.lsh import band_column
@@ -105,13 +105,12 @@ def _groups(stored: Stored, doc_ids: Array) -> Array | None:
     codes = np.full(len(doc_ids), -1, np.int64)
     for part in stored.parts_with_documents:
         table = stored.table("documents", part, ["doc_id", "group"])
-        ids = table["doc_id"].to_numpy()
-        low, high = np.searchsorted(doc_ids, [ids[0], ids[-1] + 1])
-        if low == high:
+        rows, places = matching(table["doc_id"].to_numpy(), doc_ids)
+        if not len(rows):
             continue
-        taken = table["group"].combine_chunks().take(pa.array(np.searchsorted(ids, doc_ids[low:high])))
+        taken = table["group"].combine_chunks().take(pa.array(rows))
         local = np.array([names.setdefault(n, len(names)) for n in taken.dictionary.to_pylist()] + [-1], np.int64)
-        codes[low:high] = local[taken.indices.fill_null(len(local) - 1).to_numpy(zero_copy_only=False)]
+        codes[places] = local[taken.indices.fill_null(len(local) - 1).to_numpy(zero_copy_only=False)]
     return codes
 
 
@@ -215,18 +214,16 @@ def _buckets(stored: Stored, ids: Array) -> Array:
     fuzzy = stored.config.dedup.fuzzy
     assert fuzzy is not None
     names = [band_column(b) for b in range(fuzzy.num_bands)]
-    rows = []
+    found = np.empty((len(ids), len(names) + 1), np.uint64)
     for part in stored.parts_with_documents:
-        (doc_id,) = stored.columns("documents", part, "doc_id")
-        own = ids[np.searchsorted(ids, doc_id[0]) : np.searchsorted(ids, doc_id[-1] + 1)]
-        if len(own):
+        rows, places = matching(stored.columns("documents", part, "doc_id")[0], ids)
+        if len(rows):
             table = stored.table("signatures", part, [*names, "content_lo", "n_shingles"])
-            places = np.searchsorted(doc_id, own)
-            keys = np.stack([table[name].to_numpy()[places] for name in (*names, "content_lo")], axis=1)
-            alone = table["n_shingles"].to_numpy()[places] == 0  # in no bucket: a key that no other has
-            keys[alone, :-1] = (own[alone].astype(np.uint64) | np.uint64(1 << 63))[:, None]
-            rows.append(keys)
-    return np.concatenate(rows)
+            keys = np.stack([table[name].to_numpy()[rows] for name in (*names, "content_lo")], axis=1)
+            alone = table["n_shingles"].to_numpy()[rows] == 0  # in no bucket: a key that no other has
+            keys[alone, :-1] = (ids[places[alone]].astype(np.uint64) | np.uint64(1 << 63))[:, None]
+            found[places] = keys
+    return found
 
 
 def articulation(neighbours: list[list[int]], documents: int) -> dict[int, int]:

@@ -59,7 +59,7 @@ def diff(a: Stored, b: Stored, examples: int = 3) -> dict[str, Any]:
     for stored in (a, b):
         for name in _names(stored):
             numbers.setdefault(name, len(numbers))
-    common = set(_names(a)) & set(_names(b))
+    common = {name for name in set(_names(a)) & set(_names(b)) if name[0]}
     if not common:
         raise ConfigError(
             f"{a.run} and {b.run} have no input file in common, so no document can be compared",

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gpu_curate.document import ROW_BITS
+from gpu_curate.document import ROW_BITS, matching
 from gpu_curate.errors import ConfigError, did_you_mean
 from gpu_curate.inquiry.stored import Array, Stored
 from gpu_curate.stages.duplicates import FIRST_REFERENCE
@@ -98,26 +98,36 @@ def by_id(stored: Stored, doc_id: int) -> Found:
         raise ConfigError(
             f"doc_id {doc_id}: an item of a reference set, not a document", "sources are numbered below it"
         )
-    part = part_of(stored, doc_id)
-    if part is not None:
-        ids = stored.columns("documents", part, "doc_id")[0]
-        number = int(np.searchsorted(ids, doc_id))
-        if number < len(ids) and ids[number] == doc_id:
-            return Found(doc_id, part, number)
+    there = _found(stored, doc_id)
+    if there is not None:
+        return there
     files = stored.files()
     number, row = doc_id >> ROW_BITS, doc_id & ((1 << ROW_BITS) - 1)
-    if number >= len(files):
+    if number >= len(files) or not files[number]["source"]:
         raise ConfigError(
             f"doc_id {doc_id}: no such document: it would be of file {number}, and there are {len(files)}"
         )
     raise _no_row(stored, files[number]["path"], row, f"doc_id {doc_id}")
 
 
-def part_of(stored: Stored, doc_id: int) -> str | None:
-    """The partition that holds a doc_id, if one does: by bisection over the lowest id of each."""
+def _found(stored: Stored, doc_id: int) -> Found | None:
+    """A document, if there is one of this id."""
+    for part in parts_of(stored, doc_id):
+        rows, _ = matching(stored.columns("documents", part, "doc_id")[0], np.array([doc_id]))
+        if len(rows):
+            return Found(doc_id, part, int(rows[0]))
+    return None
+
+
+def parts_of(stored: Stored, doc_id: int) -> list[str]:
+    """The partitions that may hold a doc_id: one, by bisection over the lowest id of each, where these lie in order."""
     parts = stored.parts_with_documents
+    snapshot = stored.context.snapshot()
+    if not snapshot.plain:
+        tasks = set(snapshot.tasks_of(doc_id >> ROW_BITS))
+        return [part for part in parts if part.partition("-")[0] in tasks]
     place = bisect_right(parts, doc_id, key=stored.first_id) - 1
-    return parts[place] if place >= 0 else None
+    return parts[place : place + 1] if place >= 0 else []
 
 
 def _file(stored: Stored, source: str | None, path: str) -> int | None:
@@ -137,12 +147,9 @@ def _file(stored: Stored, source: str | None, path: str) -> int | None:
 
 def _of_file(stored: Stored, file: int, row: int, asked: str) -> Found:
     doc_id = (file << ROW_BITS) + row
-    part = part_of(stored, doc_id)
-    if part is not None:
-        ids = stored.columns("documents", part, "doc_id")[0]
-        number = int(np.searchsorted(ids, doc_id))
-        if number < len(ids) and ids[number] == doc_id:
-            return Found(doc_id, part, number)
+    there = _found(stored, doc_id)
+    if there is not None:
+        return there
     raise _no_row(stored, stored.files()[file]["path"], row, asked)
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gpu_curate.config import Config
+from gpu_curate.document import matching
 from gpu_curate.errors import ConfigError
 from gpu_curate.inquiry.stored import Array, Stored
 from gpu_curate.quality import bits, rules
@@ -269,13 +270,15 @@ def _exact_anew(stored: Stored, config: Config) -> Recount:
     of_reference = corpus.doc_id_N[found.survivor] >= FIRST_REFERENCE
     doc_id = corpus.doc_id_N[found.member[dropped]]
     value = np.where(of_reference[dropped], mask("reference_duplicate"), mask("exact_duplicate"))
+    by_id = np.argsort(doc_id, kind="stable")
+    doc_id, value = doc_id[by_id], value[by_id]
     keeps_fuzzy = config.dedup.fuzzy is not None and fuzzy_before
 
     def anew(part: str, failing_N: Array) -> Array:
         ids = stored.columns("documents", part, "doc_id")[0]
-        start, stop = np.searchsorted(doc_id, [ids[0], ids[-1] + 1]) if len(ids) else (0, 0)
         exact_N = np.zeros(len(ids), np.uint64)
-        exact_N[np.searchsorted(ids, doc_id[start:stop])] = value[start:stop]
+        rows, places = matching(ids, doc_id)
+        exact_N[rows] = value[places]
         if not keeps_fuzzy:
             return failing_N & ~mask(*_DUPLICATES) | exact_N
         # of a near-duplicate that is also a copy the kind changes; a match of a reference set stays one

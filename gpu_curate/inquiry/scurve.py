@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpu_curate.config import Fuzzy
-from gpu_curate.document import TextColumn
+from gpu_curate.document import TextColumn, matching
 from gpu_curate.errors import ConfigError
 from gpu_curate.inquiry.stored import Array, Stored
 from gpu_curate.ops.bands import BandSpec, band_hashes, s_curve
@@ -264,11 +264,10 @@ def _share_a_bucket(stored: Stored, a: Array, b: Array, fuzzy: Fuzzy) -> Array:
     keys = np.empty((len(ids), len(names)), np.uint64)
     for part in stored.parts_with_documents:
         (doc_id,) = stored.columns("documents", part, "doc_id")
-        low, high = np.searchsorted(ids, [doc_id[0], doc_id[-1] + 1])
-        if low < high:
+        rows, places = matching(doc_id, ids)
+        if len(rows):
             table = stored.table("signatures", part, names)
-            places = np.searchsorted(doc_id, ids[low:high])
-            keys[low:high] = np.stack([table[name].to_numpy()[places] for name in names], axis=1)
+            keys[places] = np.stack([table[name].to_numpy()[rows] for name in names], axis=1)
     shared: Array = (keys[np.searchsorted(ids, a)] == keys[np.searchsorted(ids, b)]).any(axis=1)
     return shared
 

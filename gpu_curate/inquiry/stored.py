@@ -22,12 +22,10 @@ from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError
 from gpu_curate.runs.finished import open_run
 from gpu_curate.stages import Context
-from gpu_curate.stages.documents.schema import FILES
 from gpu_curate.stages.partition_text import host_text, read_origin, text_file
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.stages.shards import published_names
 from gpu_curate.store.artifact import Box
-from gpu_curate.store.files import read_json
 from gpu_curate.store.run_directory import read_run_file
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -141,15 +139,20 @@ class Stored:
             return int(file.metadata.row_group(0).column(column).statistics.min)
 
     def files(self) -> list[dict[str, Any]]:
-        """The input files by number: source, path as it was opened, relative: below the source's folder."""
-        found: list[dict[str, Any]] = read_json(self.box("documents").folder / FILES)
+        """The input files by number: source, path as it was opened, relative: below the source's folder. All are "" of a number
+        that no file has: one that was taken from the run."""
+        files = self.context.snapshot().files
+        nothing = {"source": "", "path": "", "relative": ""}
+        found: list[dict[str, Any]] = [nothing] * (max((f["number"] for f in files), default=-1) + 1)
+        for file in files:
+            found[file["number"]] = file
         return found
 
     def file_names(self) -> list[tuple[str, str, str, str]]:
         """Of every input file its source and the names that it goes by: as opened, below its folder, as published."""
-        files = self.files()
-        published = published_names(files)
-        return [(f["source"], f["path"], str(f["relative"]), name) for f, name in zip(files, published, strict=True)]
+        files = self.context.snapshot().files
+        names = {f["number"]: name for f, name in zip(files, published_names(files), strict=True)}
+        return [(f["source"], f["path"], str(f["relative"]), names.get(i, "")) for i, f in enumerate(self.files())]
 
     def clusters(self) -> pa.Table:
         """clusters.parquet, in order of doc_id."""
@@ -170,8 +173,12 @@ class Stored:
 
     def rejects(self) -> list[Path]:
         """Files of JSON lines, one a rejected record, of those that documents/ was made with."""
-        folder = self.run / self.context.folders["documents"].replace("documents", "rejects", 1)
-        return sorted(folder.glob("part-*.jsonl"))
+        box = self.box("documents")
+        folder = box.folder.parent / box.folder.name.replace("documents", "rejects", 1)
+        here = set(box.parts())
+        return [
+            p for p in sorted(folder.glob("part-*.jsonl")) if p.name.removeprefix("part-").partition(".")[0] in here
+        ]
 
     def rejected(self) -> int:
         """Records that could not be read into documents/."""

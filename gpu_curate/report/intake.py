@@ -8,9 +8,7 @@ from typing import Any
 from gpu_curate.config import Config, SourceBase
 from gpu_curate.report.markup import Html, count, table, tag
 from gpu_curate.stages import Context
-from gpu_curate.stages.documents.schema import FILES
 from gpu_curate.stages.rejects import add_kinds, place_of
-from gpu_curate.store.files import read_json
 
 _MAX_SOURCES = 100
 
@@ -86,7 +84,7 @@ def _sampled(
     context: Context, sources: dict[str, dict[str, Any]], stopped: dict[str, str]
 ) -> dict[str, dict[str, Any]]:
     rows: dict[str, int | None] = {}
-    for file in read_json(context.box("documents").folder / FILES):
+    for file in context.snapshot().files:
         known, n = rows.get(file["source"], 0), file.get("rows")
         rows[file["source"]] = None if n is None or known is None else known + n
     found = {}

@@ -20,15 +20,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gpu_curate.document import ROW_BITS
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.ops.words import SINGLE, UNIT, fold_table, word_weight
 from gpu_curate.quality.columns import PREFIX
 from gpu_curate.report.reasons import column_of, group, scored
 from gpu_curate.stages import Context
-from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
+from gpu_curate.stages.duplicates import FIRST_REFERENCE, clusters_of
 from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rule_values import column_values
 from gpu_curate.store.artifact import Box
+from gpu_curate.store.snapshot import Snapshot
 
 MAX_PARTITIONS = 6
 PER_REASON = 3
@@ -73,8 +75,7 @@ class Library:
         wanted: dict[tuple[str, str], list[int]] = defaultdict(list)
         for doc_id in sorted(set(doc_ids)):
             box = "documents" if doc_id < FIRST_REFERENCE else "references"
-            part = self._part(box, doc_id)
-            if part is not None:
+            for part in self._holders(box, doc_id):
                 wanted[box, part].append(doc_id)
         found: dict[int, Document] = {}
         for (box, part), ids in wanted.items():
@@ -86,6 +87,18 @@ class Library:
                 if own:
                     found.update((d.doc_id, d) for d in _take(texts, file, number, own))
         return found
+
+    def _holders(self, box: str, doc_id: int) -> list[str]:
+        """Partitions that may hold a document: one, where partitions are in the order of doc_ids."""
+        if box == "documents" and not self._snapshot.plain:
+            tasks = set(self._snapshot.tasks_of(doc_id >> ROW_BITS))
+            return [part for part in self._parts(box) if part.partition("-")[0] in tasks]
+        part = self._part(box, doc_id)
+        return [] if part is None else [part]
+
+    @functools.cached_property
+    def _snapshot(self) -> Snapshot:
+        return self._context.snapshot()
 
     def _part(self, box: str, doc_id: int) -> str | None:
         parts = self._parts(box)
@@ -118,8 +131,7 @@ def _take(texts: Path, file: pq.ParquetFile, row_group: int, doc_ids: Sequence[i
     columns = ["doc_id", "source", "path", "row"]
     table = file.read_row_group(row_group, columns=columns, use_threads=False)
     ids = table["doc_id"].to_numpy()
-    rows = np.searchsorted(ids, doc_ids)
-    rows = rows[ids[np.minimum(rows, len(ids) - 1)] == doc_ids]
+    rows = np.flatnonzero(np.isin(ids, doc_ids))
     taken = table.take(pa.array(rows))
     before = sum(file.metadata.row_group(g).num_rows for g in range(row_group))
     column = host_text(texts, rows + before).to_arrow()
@@ -194,8 +206,8 @@ def jaccard_to_survivor(context: Context, doc_id: np.ndarray) -> np.ndarray:
     """float32 of N: similarity to the survivor, NaN where there is none or it was not measured."""
     value = np.full(len(doc_id), np.nan, np.float32)
     if context.has("duplicates") and len(doc_id):
-        clusters = read_clusters(context, int(doc_id[0]), int(doc_id[-1]))
-        value[np.searchsorted(doc_id, clusters["doc_id"].to_numpy())] = clusters["jaccard"].to_numpy()
+        rows, clusters = clusters_of(context, doc_id)
+        value[rows] = clusters["jaccard"].to_numpy()
     return value
 
 

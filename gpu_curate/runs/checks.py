@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 from gpu_curate.config import Config, public
 from gpu_curate.errors import ConfigError, CorruptError
-from gpu_curate.sources.files import is_remote
-from gpu_curate.sources.listing import fixed_folder
-from gpu_curate.store.artifact import Box
+from gpu_curate.runs.places import Boxes
 from gpu_curate.store.files import read_json
-from gpu_curate.store.run_directory import RUN_FILE, below
+from gpu_curate.store.run_directory import RUN_FILE, read_run_file
 
 _ROOTS = ("sources", "normalize", "pii")  # what a run directory is about: another one is another run
 
@@ -35,24 +34,61 @@ def check_run_directory(run: Path, config: Config) -> None:
         before = read_json(path)["config"]
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program", "choose another folder with --out") from e
-    documents = Box(below(run, read_json(path).get("folders", {}).get("documents", "documents")))
-    if not any(r.get("documents") for r in documents.receipts()):
+    boxes: Boxes | None = None
+    with contextlib.suppress(ConfigError):  # its cache is gone, and is made again
+        boxes = Boxes(run, read_run_file(run))
+    if boxes is not None and not any(r.get("documents") for r in boxes.box("documents").receipts()):
         return  # a first try that read nothing: nothing would be mixed
     now = public(config)
     for root in _ROOTS:
-        difference = _first_difference(before.get(root), now[root], root)
+        difference = (_other_sources if root == "sources" else _first_difference)(before.get(root), now[root], root)
         if difference is not None:
             key, old, new = difference
             raise ConfigError(
                 f"{path} was made with {key} = {old!r}, this config has {new!r}",
-                "sources, normalize and pii of a run directory do not change: choose another one with --out",
+                "normalize, pii and what is taken from a source do not change in a run directory; files, paths and sources may "
+                "be added: choose another one with --out",
             )
+
+
+_FREE = {
+    "weight",
+    "tokens",
+    "storage_options",
+    "follow_links",
+    "hidden_files",
+    "content_fingerprint",
+}  # no document's content
+_FREE |= {
+    "keep_columns",
+    "group_column",
+    "max_documents",
+    "max_bytes",
+}  # the partitions that this changes are made again
+
+
+def _other_sources(old: Any, new: list[dict[str, Any]], key: str) -> tuple[str, Any, Any] | None:
+    """The first difference of sources that were added to, if it is more than that."""
+    if not isinstance(old, list) or len(old) > len(new):
+        return _first_difference(old, new, key)
+    for i, (a, b) in enumerate(zip(old, new, strict=False)):
+        if isinstance(a, dict) and _paths(a) <= _paths(b):
+            a = {**a, "path": b["path"]}
+        found = _first_difference(a, b, f"{key}.{i}")
+        if found is not None:
+            return found
+    return None
+
+
+def _paths(source: dict[str, Any]) -> set[str]:
+    path = source.get("path")
+    return {str(p) for p in (path if isinstance(path, list) else [path])}
 
 
 def _first_difference(old: Any, new: Any, key: str) -> tuple[str, Any, Any] | None:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):
-            if name in ("weight", "tokens", "storage_options"):
+            if name in _FREE:
                 continue
             found = _first_difference(old.get(name), new.get(name), f"{key}.{name}")
             if found is not None:
@@ -65,38 +101,3 @@ def _first_difference(old: Any, new: Any, key: str) -> tuple[str, Any, Any] | No
                 return found
         return None
     return None if old == new else (key, old, new)
-
-
-def check_columns(config: Config, documents: Box) -> list[str]:
-    """Warnings about columns that are not in the first records, unless these have been read before.
-
-    Raises:
-        ConfigError: columns that the recipe names are not there.
-    """
-    from gpu_curate.stages.columns import check_sources
-    from gpu_curate.stages.documents.listing import inventory
-
-    return [] if documents.parts() else check_sources(config, inventory(config))[1]
-
-
-def check_output(run: Path, config: Config) -> None:
-    """Refuse a run directory that a source would read.
-
-    Raises:
-        ConfigError: it lies in a folder, or below a `**` glob, that a source names.
-    """
-    place = run.resolve()
-    for source in config.sources:
-        for pattern in source.paths:
-            if not pattern or is_remote(pattern):
-                continue
-            folder = Path(pattern)
-            if not folder.is_dir():
-                if "**" not in pattern:
-                    continue
-                folder = Path(fixed_folder(pattern) or ".")
-            if place.is_relative_to(folder.resolve()):
-                raise ConfigError(
-                    f"run directory {run} lies in {folder}, which source {source.name} reads",
-                    "choose a folder outside the sources with --out",
-                )

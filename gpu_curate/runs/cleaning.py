@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpu_curate.errors import ConfigError
+from gpu_curate.runs.stale import remove_stale, stale
 from gpu_curate.stages.order import BESIDE, all_stages
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import temporary_name
@@ -38,6 +39,7 @@ class Item(NamedTuple):
     folder: str
     disk_bytes: int
     reason: str
+    partitions: int = 0  # that go; 0: the whole folder
 
 
 def clean(
@@ -50,7 +52,7 @@ def clean(
         shards: earlier sets of shards and their reports, too.
         on_wait: called with the id of the process that works in the run directory, before waiting for its end.
     Returns:
-        {"run", "items": [{"folder", "disk_bytes", "reason"}], "disk_bytes", "removed", "kept": {folder: why}}.
+        {"run", "items": [{"folder", "disk_bytes", "reason", "partitions"}], "disk_bytes", "removed", "kept": {folder: why}}.
     Raises:
         ConfigError: no run directory.
     """
@@ -65,8 +67,11 @@ def clean(
         remove_temporaries(run)
         items, kept = _unneeded(run, shards)
         told = _told(run, items, kept, removed=True)
+        if any(item.partitions for item in items):
+            remove_stale(run, read_run_file(run))
         for item in items:
-            _remove(run, item.folder)
+            if not item.partitions:
+                _remove(run, item.folder)
     return told
 
 
@@ -106,6 +111,11 @@ def _unneeded(run: Path, shards: bool) -> tuple[list[Item], dict[str, str]]:
                 kept[path.name] = "an earlier set of shards, or its report (--shards)"
         else:
             items.append(Item(path.name, disk_bytes(path), "made by another config, code or inputs"))
+    going = {item.folder for item in items}
+    for of in stale(run, facts):
+        if of.folder not in going:
+            what = f"{of.partitions:,} partition{'s' * (of.partitions != 1)} of files or settings that the run no longer has"
+            items.append(Item(of.folder, of.disk_bytes, what, of.partitions))
     return items, kept
 
 

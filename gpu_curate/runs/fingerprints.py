@@ -1,32 +1,52 @@
-"""The boxes of a recipe: their fingerprints, and the folders that hold them."""
+"""The boxes of a recipe and their fingerprints; where they lie: `places`.
+
+A box that is made partition by partition of documents/ holds those of every set of inputs that was asked for: its folder's
+fingerprint covers code, settings and what else it reads, and each partition is known by what it was made of. What is made of
+the whole corpus has a folder for each set of inputs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpu_curate.config import Config
 from gpu_curate.quality import check_survivor
 from gpu_curate.runs.split import Earlier, bound_of, earlier_split, with_bound
 from gpu_curate.stages import Stage
+from gpu_curate.stages.documents.corpus import Corpus
+from gpu_curate.stages.documents.stage import Documents
 from gpu_curate.stages.order import BESIDE, all_stages
 from gpu_curate.store.fingerprint import code_digest, digest, versions
 from gpu_curate.store.run_directory import owner, place
 
-
-def active_stages(config: Config) -> list[Stage]:
-    return [s for s in all_stages() if s.active(config)]
+DOCUMENTS = "documents"
 
 
-def fingerprints(config: Config) -> dict[str, str]:
-    """Fingerprint of every box of this config. Looks at the input files; reads none of their content unless asked to.
+def active_stages(config: Config, corpus: Corpus | None = None) -> list[Stage]:
+    """The stages that a config uses. `corpus`: what the documents stage reads; None: nobody has looked."""
+    stages = [s for s in all_stages() if s.active(config)]
+    for stage in stages:
+        if isinstance(stage, Documents):
+            stage.corpus = corpus
+    return stages
 
+
+def fingerprints(config: Config, corpus: Corpus | None = None) -> dict[str, str]:
+    """Fingerprint of every box of this config, its inputs included. Looks at the input files; reads none of their content unless
+    asked to.
+
+    Args:
+        corpus: what is read; None: the files as they are numbered and cut in an empty run directory.
     Raises:
         ConfigError: an input, a tokenizer or a model is missing.
     """
     if config.dedup.fuzzy is not None:
         check_survivor(config.dedup.fuzzy.keep, config.language.model is not None, config.quality)
     found: dict[str, str] = {}
-    for stage in active_stages(config):
+    for stage in active_stages(config, corpus):
         found[stage.name] = _fingerprint(stage, config, found)
     return found
 
@@ -67,18 +87,62 @@ def pinned(
     return config, {**prints, "shards": _fingerprint(stage, config, prints)}, earlier
 
 
-def folders(run: Path, prints: dict[str, str]) -> dict[str, str]:
-    """The folder of every box: its plain name, or NAME-FINGERPRINT where the plain one holds something else.
+@dataclass(frozen=True)
+class Parts:
+    """Which boxes go by partitions of documents/, and which are made of the whole corpus.
 
-    Shards have their fingerprint in their name always; the plain one is a link to the latest.
+    Attributes:
+        following: boxes whose partitions are those of documents/.
+        kept: of these, the ones that hold partitions of more than the present run, each known by what it was made of.
+        shared: boxes that lie in the cache of a run that has one: those kept, and what depends on no corpus.
     """
-    chosen = {}
-    for name, print_ in prints.items():
-        if name == "shards":
-            chosen[name] = place(run, name, print_)
+
+    following: frozenset[str]
+    kept: frozenset[str]
+    shared: frozenset[str]
+
+    def facts(self, own: dict[str, str]) -> dict[str, Any]:
+        """For the snapshot. `own`: of `own_prints`."""
+        boxes = {name: own[name] for name in sorted(self.kept)}
+        return {"boxes": boxes, "following": sorted(self.following), "shared": sorted(self.shared)}
+
+
+def parts_of(stages: Sequence[Stage], config: Config) -> Parts:
+    following, kept, of_corpus = {DOCUMENTS}, {DOCUMENTS}, {DOCUMENTS}
+    names = []
+    for stage in stages:
+        names.append(stage.name)
+        reads = set(stage.reads(config))
+        if stage.follows in following:
+            following.add(stage.name)
+        if stage.follows in kept and not reads & of_corpus:
+            kept.add(stage.name)
+        if stage.follows in of_corpus or reads & of_corpus:
+            of_corpus.add(stage.name)
+    apart = {name for name in names if name not in of_corpus}
+    return Parts(frozenset(following), frozenset(kept), frozenset(kept | apart | set(BESIDE)))
+
+
+def own_prints(stages: Sequence[Stage], config: Config, prints: dict[str, str], parts: Parts) -> dict[str, str]:
+    """The fingerprints of folders: those of `prints`, but of a box that is kept without the inputs.
+
+    Args:
+        prints: of `fingerprints`, which cover the inputs.
+    """
+    own: dict[str, str] = {}
+    for stage in stages:
+        if stage.name not in parts.kept:
+            own[stage.name] = prints[stage.name]
             continue
-        taken = owner(run / name) not in (None, print_)
-        chosen[name] = f"{name}-{print_[:12]}" if taken else name
-    for beside in BESIDE:
-        chosen[beside] = chosen["documents"].replace("documents", beside, 1)
-    return chosen
+        common = getattr(stage, "common", None)
+        own[stage.name] = digest(
+            {
+                "box": stage.name,
+                "code": code_digest((*stage.code, "document", "store")),
+                "settings": stage.settings(config) if common is None else common(config),
+                "libraries": versions(stage.libraries(config)) if common is None else None,
+                "follows": own.get(stage.follows or ""),
+                "reads": {b: prints[b] for b in stage.reads(config)},
+            }
+        )
+    return own

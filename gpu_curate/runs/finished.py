@@ -9,11 +9,15 @@ from typing import Any
 from gpu_curate.config import did_you_mean, parse
 from gpu_curate.config.own import with_rules_of_run
 from gpu_curate.errors import ConfigError, CorruptError
+from gpu_curate.runs.fingerprints import DOCUMENTS
+from gpu_curate.runs.places import cache_in
 from gpu_curate.section import Stored
 from gpu_curate.stages import Context
+from gpu_curate.stages.order import BESIDE
 from gpu_curate.stages.rule_values import rules_of_run
 from gpu_curate.store.files import read_json
 from gpu_curate.store.run_directory import FINGERPRINT, RUN_FILE, below
+from gpu_curate.store.snapshot import Snapshot, read_snapshot, snapshot_path
 
 
 def open_run(run: Path, shards: str | None = None) -> Context:
@@ -33,15 +37,25 @@ def open_run(run: Path, shards: str | None = None) -> Context:
         prints, config = info["fingerprints"], info["config"]
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program") from e
+    cache = cache_in(info, path)
     made_by = {p.parent.name: p.read_text().strip() for p in sorted(run.glob(f"*/{FINGERPRINT}"))}
-    owners = {print_: folder for folder, print_ in made_by.items()}  # of a box and a link to it, the box
     if shards is not None:
         prints, config = _earlier(run, Path(shards).name, made_by, prints, config)
-    missing = [name for name, print_ in prints.items() if print_ not in owners]
+    snapshot = _snapshot(run, prints)
+    recipe = parse(config, str(path), Stored())
+    own = {**prints, **(snapshot.boxes if snapshot else {})}
+    shared = snapshot.shared if snapshot else frozenset()
+    roots = {name: cache if cache is not None and name in shared else run for name in own}
+    owners = {root: _owners(root) for root in {*roots.values()}}
+    missing = [name for name, print_ in own.items() if print_ not in owners[roots[name]]]
     if missing:
         raise ConfigError(f"{run}: {', '.join(missing)} of these shards are not there", "run its recipe again")
-    folders = {name: below(run, owners[print_]).name for name, print_ in prints.items()}
-    context = Context(run, parse(config, str(path), Stored()), folders)
+    folders = {name: below(roots[name], owners[roots[name]][print_]).name for name, print_ in own.items()}
+    for beside in BESIDE:
+        folders[beside] = folders[DOCUMENTS].replace(DOCUMENTS, beside, 1)
+    following = snapshot.following if snapshot else frozenset()
+    corpus = prints[DOCUMENTS] if snapshot else ""
+    context = Context(run, recipe, folders, corpus=corpus, parted=following, cache=cache, shared=shared)
     context = replace(context, config=with_rules_of_run(context.config, rules_of_run(context)))
     parts = set(context.box("documents").parts())
     there = len(parts & set(context.box("decisions").parts()))
@@ -50,6 +64,22 @@ def open_run(run: Path, shards: str | None = None) -> Context:
             f"{run}: {there:,} of {len(parts):,} partitions are decided", "run its recipe to the end, then ask again"
         )
     return context
+
+
+def _owners(root: Path) -> dict[str, str]:
+    """Fingerprint → the folder in `root` that has it: of a box and a link to it, the box."""
+    return {p.read_text().strip(): p.parent.name for p in sorted(root.glob(f"*/{FINGERPRINT}"))}
+
+
+def _snapshot(run: Path, prints: dict[str, str]) -> Snapshot | None:
+    """What the shards were made of; None: a run of a version that kept no others beside it."""
+    path = snapshot_path(run, prints.get(DOCUMENTS, ""))
+    try:
+        return read_snapshot(path)
+    except FileNotFoundError:
+        return None
+    except CorruptError as e:
+        raise ConfigError(e.message, "run its recipe again") from e
 
 
 def _earlier(

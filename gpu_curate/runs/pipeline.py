@@ -18,30 +18,29 @@ from gpu_curate.config.own import code_lines, codes
 from gpu_curate.device import backend
 from gpu_curate.errors import NothingKeptError
 from gpu_curate.own_code import facts as code_facts
-from gpu_curate.runs.checks import check_columns, check_output, check_run_directory
+from gpu_curate.runs.checks import check_run_directory
 from gpu_curate.runs.engines import default_workers, make_engine
-from gpu_curate.runs.fingerprints import fingerprints, folders, pinned
+from gpu_curate.runs.fingerprints import Parts, active_stages, own_prints, parts_of, pinned
+from gpu_curate.runs.places import cache_lock, cache_of, check_output, folders, make_folders, write_cache_file
+from gpu_curate.runs.plan_files import Planned
 from gpu_curate.runs.progress import Progress, Quiet, recorded
 from gpu_curate.runs.scheduler import Runner
 from gpu_curate.runs.split import Earlier, bound_of, changed_sides
 from gpu_curate.stages import Context
-from gpu_curate.stages.order import BESIDE
 from gpu_curate.stages.partition_text import without_effect
 from gpu_curate.stages.tokens import PROOFS
-from gpu_curate.store.artifact import Box
-from gpu_curate.store.files import disk_error, publish, read_json, write_json
+from gpu_curate.store.files import disk_error, read_json, write_json
 from gpu_curate.store.fingerprint import versions
 from gpu_curate.store.lock import refuse_links, remove_temporaries, run_lock
 from gpu_curate.store.run_directory import (
-    FINGERPRINT,
     LINKS,
     RUN_FILE,
-    owner,
     place,
     point,
     read_run_file,
     repair_links,
 )
+from gpu_curate.store.snapshot import snapshot_path, write_snapshot
 from gpu_curate.tokenizer.loading import recall
 
 
@@ -72,7 +71,8 @@ def running(config: Config, run: Path, progress: Progress | None = None, fresh: 
     Args:
         config: the recipe.
         run: run directory; made if missing.
-        fresh: choose the validation split anew, not by the bound of the run directory's latest shards.
+        fresh: number and cut the files anew, and choose the validation split anew, not by the bound of the run directory's
+            latest shards.
     Raises:
         ConfigError: before any work.
         FatalError: the run stopped; what is finished is kept and reused by the same call.
@@ -88,29 +88,37 @@ def running(config: Config, run: Path, progress: Progress | None = None, fresh: 
     if not compiled_before():
         progress.note("the first run on a machine compiles its kernels: about a minute of CPU, once")
     check_run_directory(run, config)
-    recall(run.glob(PROOFS))
-    prints = fingerprints(config)
-    check_output(run, config)
-    lacking = check_columns(config, Box(run / folders(run, prints)["documents"]))
+    check_output(run, config, "run directory")
+    cache = cache_of(config, run)
+    recall((cache or run).glob(PROOFS))
+    planned = Planned(config, run, cache, fresh)
     engine = make_engine(config.run.engine, config.run.workers or default_workers(), list(chosen.devices))
     start = time.perf_counter()
     with (
         contextlib.closing(engine),  # whatever fails before or after the runner, a cluster ends with its run
         run_lock(run, lambda pid: progress.note(f"process {pid} is working in {run}; waiting for it to end")),
+        cache_lock(cache, lambda pid: progress.note(f"process {pid} is working in {cache}; waiting for it to end")),
         contextlib.ExitStack() as stack,
     ):
         check_run_directory(run, config)  # again: whoever held the lock may have made it
         refuse_links(run)
         remove_temporaries(run)
         repair_links(run)
-        config, prints, earlier = pinned(config, run, prints, fresh)
+        planned.look_again()
+        config, prints, earlier = pinned(config, run, planned.prints, fresh)
         if earlier is not None and earlier.pinned:
             progress.note(f"validation split: the bound {earlier.bound} of {earlier.folder} ({earlier.reason})")
-        places = folders(run, prints)
-        _make_directory(run, config, prints, places, chosen, earlier)
+        stages = active_stages(config, planned.corpus)
+        parts = parts_of(stages, config)
+        own = own_prints(stages, config, prints, parts)
+        places = folders(run, own, cache, parts.shared)
+        facts = _run_file(config, prints, places, chosen, earlier)
+        _make_directory(run, facts, own, parts, planned)
         progress = stack.enter_context(recorded(progress, run, begun, opening))
-        runner = Runner(Context(run, config, places, chosen.choice, chosen.devices), progress, engine)
-        for warning in [*without_effect(config), *lacking]:
+        where = (prints["documents"], parts.following, cache, parts.shared)
+        context = Context(run, config, places, chosen.choice, chosen.devices, *where)
+        runner = Runner(context, progress, engine, stages, parts.kept)
+        for warning in [*without_effect(config), *dict.fromkeys(planned.warnings)]:
             runner.warn(warning)
         outcome = _outcome(runner, prints, chosen, start)
         if outcome.nothing_kept is None and earlier is not None:
@@ -144,20 +152,26 @@ def _outcome(runner: Runner, prints: dict[str, str], chosen: backend.Backend, st
     )
 
 
-def _make_directory(
-    run: Path,
-    config: Config,
-    prints: dict[str, str],
-    places: dict[str, str],
-    chosen: backend.Backend,
-    earlier: Earlier | None,
-) -> None:
-    """run.json and the folders of all boxes."""
-    facts = _run_file(config, prints, places, chosen, earlier)
+def _make_directory(run: Path, facts: dict[str, Any], own: dict[str, str], parts: Parts, planned: Planned) -> None:
+    """run.json, the folders of all boxes, and what is known of the files.
+
+    Args:
+        facts: of run.json.
+        own: fingerprints of the folders.
+    """
+    cache, corpus, config = planned.cache, planned.corpus, planned.config
+    facts["cache"] = None if cache is None else str(cache)
+    if cache is None:
+        facts["files"] = corpus.numbers
     facts["latest"] = read_run_file(run).get("latest")
     write_json(run / RUN_FILE, facts)  # first: it makes the folder a run directory
     try:
-        _make_folders(run, prints, places)
+        if cache is not None:
+            write_cache_file(cache, corpus.numbers)
+        make_folders(run, own, facts["folders"], cache, parts.shared)
+        corpus.write((cache or run) / facts["folders"]["documents"])
+        snapshot = {**corpus.facts(config), **parts.facts(own)}
+        write_snapshot(snapshot_path(run, facts["fingerprints"]["documents"]), snapshot)
     except OSError as e:
         raise disk_error(run, e) from e
 
@@ -166,7 +180,14 @@ def _make_latest(run: Path, outcome: Outcome, runner: Runner) -> None:
     """Let the plain names stand for what this run wrote: a whole set of shards, whose accounts add up, and its report."""
     folders = outcome.context.folders
     facts = read_json(run / RUN_FILE)
-    facts["latest"] = {"shards": folders["shards"], "report": outcome.report, "folders": folders}
+    documents = outcome.prints["documents"]
+    facts["latest"] = {
+        "shards": folders["shards"],
+        "report": outcome.report,
+        "folders": folders,
+        "documents": documents,
+        "cache": facts["cache"],
+    }
     linked = all(
         [point(run, name, target) for name, target in zip(LINKS, (folders["shards"], outcome.report), strict=True)]
     )
@@ -188,17 +209,6 @@ def _tell_sides(runner: Runner, earlier: Earlier, shards: Path) -> None:
             f"the validation split's bound {what}: against {earlier.folder}, {moved['to_training']} documents went from "
             f"validation to training and {moved['to_validation']} from training to validation"
         )
-
-
-def _make_folders(run: Path, prints: dict[str, str], places: dict[str, str]) -> None:
-    for beside in BESIDE:
-        (run / places[beside]).mkdir(exist_ok=True)
-    for name, print_ in prints.items():
-        marker = run / places[name] / FINGERPRINT
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        if owner(marker.parent) != print_:
-            with publish(marker) as temp:
-                temp.write_text(print_ + "\n")
 
 
 def _run_file(

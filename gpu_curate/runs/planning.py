@@ -14,10 +14,12 @@ from gpu_curate.own_code import facts as code_facts
 from gpu_curate.quality import rules
 from gpu_curate.runs.checks import check_run_directory
 from gpu_curate.runs.engines import default_workers
-from gpu_curate.runs.fingerprints import active_stages, fingerprints, folders, pinned
+from gpu_curate.runs.fingerprints import active_stages, fingerprints, own_prints, parts_of, pinned
+from gpu_curate.runs.places import cache_of, folders
+from gpu_curate.runs.plan_files import Planned
 from gpu_curate.stages.columns import check_sources
 from gpu_curate.stages.documents.listing import listings
-from gpu_curate.stages.documents.tasks import read_tasks, refers
+from gpu_curate.stages.documents.tasks import refers
 from gpu_curate.stages.partition_text import without_effect
 from gpu_curate.stages.reference_sets import reference_listings
 from gpu_curate.stages.tokens import PROOFS
@@ -45,27 +47,31 @@ def make_plan(config: Config, run: Path, fresh: bool = False) -> dict[str, Any]:
     """
     chosen = backend.choose(config.run.backend)
     check_run_directory(run, config)
-    recall(run.glob(PROOFS))
+    cache = cache_of(config, run)
+    recall((cache or run).glob(PROOFS))
     found = listings(config)
     files = [listing.files for listing in found]
     passed_over = {f"source {s.name}": l.passed_over for s, l in zip(config.sources, found, strict=True)}
     passed_over |= {f"reference {r.name}": listing.passed_over for r, listing in reference_listings(config)}
     seen, lacking = check_sources(config, files)
-    tasks = read_tasks(config, files)
+    corpus = Planned(config, run, cache, fresh).corpus
+    tasks = list(corpus.tasks.values())
     per_source = Counter(t.source for t in tasks)
     text_bytes: Counter[int] = Counter()
     referred: Counter[int] = Counter()
     for task in tasks:
         text_bytes[task.source] += task.nbytes
         referred[task.source] += task.nbytes if refers(config, task) else 0
-    config, prints, earlier = pinned(config, run, fingerprints(config), fresh)
-    places = folders(run, prints)
+    config, prints, earlier = pinned(config, run, fingerprints(config, corpus), fresh)
+    stages = active_stages(config, corpus)
+    parts = parts_of(stages, config)
+    places = folders(run, own_prints(stages, config, prints, parts), cache, parts.shared)
     boxes = []
-    wanted = [f"{number:06d}" for number in range(len(tasks))]  # partitions of documents/, then of what follows it
-    for stage in active_stages(config):
-        box = Box(run / places[stage.name])
-        there = sum(1 for _ in box.receipts())
-        follows = stage.follows == "documents" or stage.name == "documents"
+    wanted = list(corpus.tasks)  # partitions of documents/, then of what follows it
+    for stage in stages:
+        box = Box((cache if cache is not None and stage.name in parts.shared else run) / places[stage.name])
+        follows = stage.name in parts.following
+        there = sum(1 for r in box.receipts() if not follows or r["part"].partition("-")[0] in corpus.tasks)
         to_do = len(_unfinished(box, wanted)) if follows else 0
         if stage.name == "documents":
             wanted = _outputs(box, wanted)
@@ -90,7 +96,7 @@ def make_plan(config: Config, run: Path, fresh: bool = False) -> dict[str, Any]:
     free = shutil.disk_usage(_existing(run)).free
     warnings = [*without_effect(config), *lacking]
     warnings += [f"{name}: {what}" for name, passed in passed_over.items() if (what := passed.sentence())]
-    refused = [s for t in tasks for s, _ in t.pieces if s.refused is not None]
+    refused = [s for t in tasks for s, *_ in t.pieces if s.refused is not None]
     warnings += [f"{s.path}: {s.refused}" for s in refused[:_REFUSED]]
     if len(refused) > _REFUSED:
         warnings.append(f"... and {len(refused) - _REFUSED:,} other files")

@@ -11,15 +11,16 @@ import contextlib
 import time
 from collections import deque
 from concurrent.futures import BrokenExecutor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from gpu_curate.errors import MAX_ATTEMPTS, CorruptError, FatalError, GpuCurateError, RetryableError
 from gpu_curate.runs.engines import Engine
-from gpu_curate.runs.fingerprints import active_stages
 from gpu_curate.runs.progress import Progress
 from gpu_curate.stages import Context, Stage
+from gpu_curate.stages.documents.stage import Documents
+from gpu_curate.store.artifact import Box
 
 
 @dataclass
@@ -45,9 +46,12 @@ def _run_task(stage: Stage, context: Context, part: str, task: Any) -> dict[str,
 class Runner:
     """Submits tasks when what they need is there, and looks after those that fail."""
 
-    def __init__(self, context: Context, progress: Progress, engine: Engine):
+    def __init__(self, context: Context, progress: Progress, engine: Engine, stages: list[Stage], kept: frozenset[str]):
         self.context, self.progress, self.engine = context, progress, engine
-        self.boxes = {s.name: _BoxState(s) for s in active_stages(context.config)}
+        self.boxes = {s.name: _BoxState(s) for s in stages}
+        self._kept = kept  # boxes that hold partitions of more than this run
+        self._of: dict[tuple[str, str], str] = {}  # box and partition → what it is made of
+        self._known: dict[str, dict[str, str]] = {}  # box → what its partitions were made of → partition
         self.warnings: list[str] = []
         self._ready: deque[tuple[str, str]] = deque()
         self._running: dict[Future[Any], tuple[str, str, str]] = {}  # → box, partition, kind
@@ -145,7 +149,7 @@ class Runner:
     def _add(self, state: _BoxState, part: str, task: Any) -> None:
         state.started = state.started or time.perf_counter()
         state.tasks[part] = task
-        receipt = self.context.box(state.stage.name).receipt(part)
+        receipt = self._standing(state, part) or self._adopted(state, part)
         if receipt is not None and all(self._whole(state, output) for output in receipt.get("more", [])):
             state.reused += 1 + len(receipt.get("more", []))
             self._done(state, part, receipt)
@@ -153,7 +157,42 @@ class Runner:
             self._ready.append((state.stage.name, part))
 
     def _whole(self, state: _BoxState, part: str) -> bool:
-        return self.context.box(state.stage.name).receipt(part) is not None
+        return self._standing(state, part) is not None
+
+    def _stamp(self, state: _BoxState, part: str) -> dict[str, str]:
+        """What the receipt of a partition says it was made of, in a box that holds more than those of this run."""
+        stage = state.stage
+        if stage.name not in self._kept:
+            return {}
+        if isinstance(stage, Documents):
+            assert stage.corpus is not None
+            return {"key": stage.corpus.keys[part.partition("-")[0]]}
+        if (stage.name, part) not in self._of:
+            receipt = self.context.box(stage.follows or "").receipt(part)
+            if receipt is None:
+                return {}
+            self._of[stage.name, part] = stage.made_of(self.context.config, receipt)
+        return {"of": self._of[stage.name, part]}
+
+    def _standing(self, state: _BoxState, part: str) -> dict[str, Any] | None:
+        """The receipt of a partition that is there, whole, and made of what it would be made of now."""
+        receipt = self.context.box(state.stage.name).receipt(part)
+        if receipt is None or any(receipt.get(k) != v for k, v in self._stamp(state, part).items()):
+            return None
+        return receipt
+
+    def _adopted(self, state: _BoxState, part: str) -> dict[str, Any] | None:
+        """The receipt of a partition that was made of the same under another name, and now stands under this one too."""
+        name = state.stage.name
+        stamp = self._stamp(state, part)
+        of = stamp.get("of")
+        if of is None:
+            return None
+        if name not in self._known:
+            everything = Box(self.context.root(name) / self.context.folders[name])
+            self._known[name] = {r["of"]: r["part"] for r in everything.receipts() if "of" in r}
+        before = self._known[name].get(of)
+        return None if before is None else self.context.box(name).adopt(before, part, stamp)
 
     def _done(self, state: _BoxState, part: str, receipt: dict[str, Any]) -> None:
         state.done[part] = receipt
@@ -220,7 +259,8 @@ class Runner:
                 self._submitted = True
                 self._begin()
             try:
-                future = self.engine.submit(kind, _run_task, state.stage, self.context, part, state.tasks[part])
+                context = replace(self.context, stamps={name: self._stamp(state, part)})
+                future = self.engine.submit(kind, _run_task, state.stage, context, part, state.tasks[part])
             except BrokenExecutor:
                 waiting.append((name, part))
                 self.engine.restart()

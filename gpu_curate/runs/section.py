@@ -29,6 +29,11 @@ class Run(Section):
         description="source types whose text is not copied into documents/ where nothing changes it: `normalize: null`, no "
         "`pii` replaced, local files not compressed; they must stay as they are until the run has ended",
     )
+    cache: str | None = Field(
+        None,
+        description="folder for the boxes of a corpus (documents, scores, signatures, tokens, ...), which runs with other "
+        "settings then share; null: in the run directory",
+    )
     strict: bool = Field(False, description="a rejected record stops the run")
     allow_unreadable: bool = Field(
         False,

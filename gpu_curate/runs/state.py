@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_curate.errors import ConfigError, CorruptError
+from gpu_curate.runs.places import Boxes
 from gpu_curate.runs.progress import STATUS
 from gpu_curate.stages.order import BESIDE
 from gpu_curate.store.artifact import Box
@@ -87,15 +88,16 @@ def run_state(run: Path) -> dict[str, Any]:
         return {**starting, "seconds": None, "why": None, "backend": None, "boxes": {}, "shards": None}
     info = _run_facts(path)
     boxes = {}
+    lying = Boxes(run, info)
     for name, folder in info["folders"].items():
-        receipts = list(Box(below(run, folder)).receipts())
+        receipts = list(lying.box(name).receipts())
         boxes[name] = {
             "folder": folder,
             "partitions": len(receipts),
             "documents": sum(r.get("documents", 0) for r in receipts),
             "bytes": sum(r.get("bytes", 0) for r in receipts),
             "cpu_seconds": round(sum(r.get("cpu_seconds", 0.0) for r in receipts), 3),
-            "disk_bytes": disk_bytes(run / folder),
+            "disk_bytes": disk_bytes(lying.box(name).folder),
         }
     for beside in BESIDE:
         boxes["documents"]["disk_bytes"] += boxes.pop(beside, {"disk_bytes": 0})["disk_bytes"]

@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:  # the sections beside the stages are part of the config, which is read before pyarrow is loaded
     from gpu_curate.config import Config
     from gpu_curate.store.artifact import Box
+    from gpu_curate.store.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,31 @@ class Context:
     folders: dict[str, str] = field(default_factory=dict)  # box name → folder of its present fingerprint
     backend: str = "cpu"
     devices: tuple[str, ...] = ()  # all CUDA devices of the run; a worker sees one of them
+    corpus: str = ""  # fingerprint of documents/, which names the snapshot of what is read; "": all that lies there
+    parted: frozenset[str] = frozenset()  # boxes whose partitions are those of documents/
+    cache: Path | None = None  # where the boxes in `shared` lie, instead of the run directory
+    shared: frozenset[str] = frozenset()
+    stamps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # box → facts of receipts written there
+
+    def root(self, name: str) -> Path:
+        """The folder in which that of a box lies: the run directory or the cache."""
+        return self.cache if self.cache is not None and name in self.shared else self.run
 
     def box(self, name: str) -> Box:
         from gpu_curate.store.artifact import Box
+        from gpu_curate.store.snapshot import snapshot_path
 
-        return Box(self.run / self.folders[name])
+        snapshot = snapshot_path(self.run, self.corpus) if self.corpus and name in self.parted else None
+        return Box(self.root(name) / self.folders[name], snapshot, self.stamps.get(name))
+
+    def snapshot(self) -> Snapshot:
+        """What the run reads. Raises: OSError, CorruptError."""
+        from gpu_curate.store.run_directory import read_run_file
+        from gpu_curate.store.snapshot import older_snapshot, read_snapshot, snapshot_path
+
+        prints = read_run_file(self.run).get("fingerprints") if not self.corpus else None
+        path = snapshot_path(self.run, self.corpus or str((prints or {}).get("documents")))
+        return read_snapshot(path) if path.exists() else older_snapshot(self.box("documents").folder)
 
     def has(self, name: str) -> bool:
         return name in self.folders
@@ -58,6 +80,11 @@ class Stage:
     def settings(self, config: Config) -> Any:
         """The part of the config that its output depends on, as plain data."""
         return None
+
+    def made_of(self, config: Config, receipt: dict[str, Any]) -> str:
+        """What tells a partition of the box it follows from others, as far as this stage reads it. Another partition that tells
+        the same need not be made again. `receipt`: that of the partition."""
+        return "-".join(f["xxh3"] for f in receipt["files"])
 
     def libraries(self, config: Config) -> tuple[str, ...]:
         """Distributions whose version its output depends on."""

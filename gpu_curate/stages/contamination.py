@@ -12,7 +12,7 @@ from gpu_curate.config import Config
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import CorruptError
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.partition_text import verified_text
+from gpu_curate.stages.partition_text import text_hash, verified_text
 from gpu_curate.store.artifact import RECEIPTS
 from gpu_curate.store.files import read_json, write_json, write_table
 
@@ -50,6 +50,9 @@ class Contamination(Stage):
 
     def reads(self, config: Config) -> tuple[str, ...]:
         return ("references",)
+
+    def made_of(self, config: Config, receipt: dict[str, Any]) -> str:
+        return text_hash(receipt)
 
     def settings(self, config: Config) -> Any:
         return [r.model_dump(include={"name", *_RULE}) for r in benchmarks(config)]

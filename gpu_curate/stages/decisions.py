@@ -17,7 +17,7 @@ from gpu_curate.quality import bits, evaluate, identity
 from gpu_curate.sources import Reject
 from gpu_curate.stages import Context, Stage, Stopwatch
 from gpu_curate.stages.contamination import benchmarks
-from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
+from gpu_curate.stages.duplicates import FIRST_REFERENCE, clusters_of
 from gpu_curate.stages.reasons import OTHER_BITS, in_order
 from gpu_curate.stages.rejects import REJECTED, LateRejects, add_kinds, first_reject, kind_of, late_rejects
 from gpu_curate.stages.rule_values import check_columns_hold_numbers, reject_wordy, rule_values, with_rules
@@ -124,10 +124,10 @@ class Decisions(Stage):
         return box.commit(part, [path, *late], {**facts, **counts, **accounts, **watch.facts()})
 
     def _duplicates(self, context: Context, doc_id_N: np.ndarray, fail: Any) -> None:
-        clusters = read_clusters(context, int(doc_id_N[0]), int(doc_id_N[-1]))
+        row, clusters = clusters_of(context, doc_id_N)
         kind = clusters["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
         dropped = np.flatnonzero(kind != None)  # noqa: E711  elementwise
-        row = np.searchsorted(doc_id_N, clusters["doc_id"].to_numpy()[dropped])
+        row = row[dropped]
         survivor = clusters["survivor"].to_numpy()[dropped]
         partner = np.full(len(doc_id_N), -1, np.int64)
         partner[row] = survivor

@@ -31,8 +31,14 @@ FIRST_REFERENCE = MAX_FILES << ROW_BITS  # doc_ids from here up are items of ref
 CLUSTERS = pa.schema(
     [
         ("doc_id", pa.int64()),
-        ("component", pa.int64()),  # lowest doc_id in it: all that buckets (or verified pairs) chain
-        ("cluster", pa.int64()),  # lowest doc_id in it: a survivor and what it stands for; a part of the component
+        (
+            "component",
+            pa.int64(),
+        ),  # its first document in the order of the files: all that buckets (or verified pairs) chain
+        (
+            "cluster",
+            pa.int64(),
+        ),  # its first document in the order of the files: a survivor and what it stands for; a part of the component
         ("size", pa.int64()),  # of the cluster; 1 for a document that is kept beside others of its component
         ("survivor", pa.int64()),
         ("kind", pa.dictionary(pa.int8(), pa.string())),  # exact | fuzzy; null for the survivor itself
@@ -115,7 +121,7 @@ class Duplicates(Stage):
         box = context.box(self.name)
         paths = [box.folder / "clusters.parquet", box.folder / "train_only.parquet"]
         write_table(paths[0], clusters, row_group_size=65536)
-        write_table(paths[1], pa.table({"doc_id": corpus.doc_id_N[train_only]}))
+        write_table(paths[1], pa.table({"doc_id": np.sort(corpus.doc_id_N[train_only])}))
         facts = {
             "documents": len(corpus),
             "candidate_pairs": int(pairs),
@@ -133,9 +139,9 @@ def _kind_counts(clusters: pa.Table) -> dict[str, int]:
 
 
 def _table(corpus: RunCorpus, found: dedup.Clusters, jaccard: np.ndarray) -> pa.Table:
-    """The rows of clusters.parquet."""
+    """The rows of clusters.parquet, in order of doc_id."""
     doc_id = corpus.doc_id_N
-    return pa.table(
+    table = pa.table(
         {
             "doc_id": doc_id[found.member],
             "component": doc_id[found.component],
@@ -146,10 +152,13 @@ def _table(corpus: RunCorpus, found: dedup.Clusters, jaccard: np.ndarray) -> pa.
             "jaccard": pa.array(jaccard, pa.float32(), mask=np.isnan(jaccard)),
         }
     ).cast(CLUSTERS)
+    by_id = np.argsort(doc_id[found.member], kind="stable")
+    return table if (np.diff(by_id) > 0).all() else table.take(pa.array(by_id))
 
 
 class RunCorpus:
-    """A `dedup.Corpus` of a run's files: all documents in increasing doc_id, the sources', then those of the reference sets."""
+    """A `dedup.Corpus` of a run's files: all documents in the order of the files, whatever their numbers, then those of the
+    reference sets."""
 
     ops = components_ops
 
@@ -168,17 +177,33 @@ class RunCorpus:
         self._text_column = functools.lru_cache(maxsize=2)(self._read_text)
         self._files = [pq.ParquetFile(s.verified(p, ".parquet"), memory_map=False) for _, s, p in self.parts]
         counts = [f.metadata.num_rows for f in self._files]
-        self.starts = np.cumsum([0, *counts])
+        self.starts = np.cumsum([0, *counts])  # of the partitions, as they lie
         self.doc_id_N = np.empty(self.starts[-1], np.int64)
         for (documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
             self.doc_id_N[start:stop] = documents.read_table(part, ["doc_id"])["doc_id"].to_numpy()
-        assert (self.doc_id_N[1:] > self.doc_id_N[:-1]).all(), "partitions out of order"
+        # Number in the corpus → where it lies; None: they lie in order. They do unless files were added to the run.
+        self._lies_N: np.ndarray | None = None
+        place_N = context.snapshot().places(self.doc_id_N)
+        if (place_N[1:] <= place_N[:-1]).any():
+            self._lies_N = np.argsort(place_N, kind="stable")
         actions = {r.name: r.action for r in context.config.references}
-        self.is_reference_N = self.doc_id_N >= FIRST_REFERENCE
-        self.train_only_N = np.zeros(len(self), np.bool_)
+        is_reference_N = self.doc_id_N >= FIRST_REFERENCE
+        train_only_N = np.zeros(len(self), np.bool_)
         for (documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
-            if start < stop and self.is_reference_N[start]:
-                self.train_only_N[start:stop] = actions[documents.receipt(part)["set"]] == "train_only"  # type: ignore[index]
+            if start < stop and is_reference_N[start]:
+                train_only_N[start:stop] = actions[documents.receipt(part)["set"]] == "train_only"  # type: ignore[index]
+        self.doc_id_N = self._ordered(self.doc_id_N)
+        self.is_reference_N, self.train_only_N = self._ordered(is_reference_N), self._ordered(train_only_N)
+
+    def _ordered(self, lying_N: np.ndarray) -> np.ndarray:
+        """Values of the documents as they lie, in the order of the corpus."""
+        return lying_N if self._lies_N is None else lying_N[self._lies_N]
+
+    def _places(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of documents of the corpus: index of their partition, and row in it."""
+        lying = numbers if self._lies_N is None else self._lies_N[numbers]
+        owner = np.searchsorted(self.starts, lying, side="right") - 1
+        return owner, lying - self.starts[owner]
 
     def _compared(self, box: str, part: str) -> bool:
         if box == "documents":
@@ -193,17 +218,17 @@ class RunCorpus:
         values = np.empty(len(self), dtype)
         for file, start, stop in zip(self._files, self.starts[:-1], self.starts[1:], strict=True):
             values[start:stop] = file.read([name], use_threads=False)[name].to_numpy()
-        return values
+        return self._ordered(values)
 
     def texts(self, numbers: np.ndarray) -> list[bytes]:
         """The texts of some documents (sorted numbers are read fastest)."""
         out: list[Any] = [b""] * len(numbers)
-        owner = np.searchsorted(self.starts, numbers, side="right") - 1
+        owner, rows = self._places(numbers)
         for part in np.unique(owner):
             where = np.flatnonzero(owner == part)
             column = self._text_column(part)
             for i in where:
-                out[i] = column.raw(int(numbers[i] - self.starts[part]))
+                out[i] = column.raw(int(rows[i]))
         return out
 
     def _read_text(self, part: int) -> TextColumn:
@@ -212,16 +237,19 @@ class RunCorpus:
 
     def signature_rows(self, numbers: np.ndarray) -> np.ndarray:
         """uint32 signatures of some documents."""
-        owner = np.searchsorted(self.starts, numbers, side="right") - 1
-        rows = []
+        owner, row_in_part = self._places(numbers)
+        rows, where = [], []
         for part in np.unique(owner):
             _, signatures, name = self.parts[part]
             column = signatures.read_table(name, ["signature"])["signature"].combine_chunks()
-            taken = column.take(pa.array(numbers[owner == part] - self.starts[part]))
+            where.append(np.flatnonzero(owner == part))
+            taken = column.take(pa.array(row_in_part[where[-1]]))
             width = column.type.byte_width // 4
             buffer = np.frombuffer(taken.buffers()[1], np.uint32)[taken.offset * width :]
             rows.append(buffer[: len(taken) * width].reshape(-1, width))
-        return np.ascontiguousarray(np.concatenate(rows))
+        out = np.empty((len(numbers), rows[0].shape[1]), np.uint32)
+        out[np.concatenate(where)] = np.concatenate(rows)
+        return out
 
     def score(self, name: str) -> np.ndarray:
         """float64 of N: a column of scores/; 0.0 for a reference."""
@@ -236,7 +264,7 @@ class RunCorpus:
                     f"dedup.fuzzy.keep: highest:{name}: no such score (there are {', '.join(sorted(table.column_names))})"
                 )
             values[start:stop] = table[name].to_numpy()
-        return values
+        return self._ordered(values)
 
     def place(self, array: np.ndarray) -> Any:
         """The array where the run puts documents."""
@@ -307,3 +335,17 @@ def read_clusters(context: Context, low: int, high: int) -> pa.Table:
         table = file.read_row_groups(groups, use_threads=False)
     start, stop = np.searchsorted(table["doc_id"].to_numpy(), [low, high + 1])  # rows are in order of doc_id
     return table.slice(start, stop - start)
+
+
+def clusters_of(context: Context, doc_id_N: np.ndarray) -> tuple[np.ndarray, pa.Table]:
+    """The rows of clusters.parquet of N documents, and for each its document's place among these.
+
+    doc_ids of a partition need not be in order, nor follow each other: files were added to the run.
+    """
+    if not len(doc_id_N):
+        return np.zeros(0, np.int64), CLUSTERS.empty_table()
+    clusters = read_clusters(context, int(doc_id_N.min()), int(doc_id_N.max()))
+    member = clusters["doc_id"].to_numpy()
+    own = np.isin(member, doc_id_N)
+    by_id = np.argsort(doc_id_N, kind="stable")
+    return by_id[np.searchsorted(doc_id_N, member[own], sorter=by_id)], clusters.filter(pa.array(own))

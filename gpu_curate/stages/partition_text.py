@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from gpu_curate.config import Config, JsonlSource, SourceBase
 from gpu_curate.document import TextColumn
-from gpu_curate.errors import FatalError, InputError, one_line
+from gpu_curate.errors import CorruptError, FatalError, InputError, one_line
 from gpu_curate.sources import Record, Split
 from gpu_curate.sources.files import is_remote
 from gpu_curate.store.artifact import Box
@@ -173,21 +173,30 @@ def read_origin(schema: pa.Schema) -> Origin | None:
 # --------------------------------------------------------------------------------------------------------- where it lies
 
 
-def _text_name(box: Box, part: str) -> str:
-    folder = box.folder.name
-    texts = folder.replace("documents", "texts", 1)
-    return f"part-{part}.parquet" if texts == folder else f"../{texts}/part-{part}.parquet"
+def text_entry(receipt: dict[str, Any]) -> dict[str, Any]:
+    """What the receipt of a partition says of the file of its texts. In runs of version 0.2 it is that of the ids."""
+    files: list[dict[str, Any]] = receipt["files"]
+    return next((f for f in files if f["file"].startswith("../texts")), files[0])
+
+
+def text_hash(receipt: dict[str, Any]) -> str:
+    """What tells the texts of a partition from others."""
+    return str(text_entry(receipt)["xxh3"])
 
 
 def text_file(box: Box, part: str) -> Path:
-    """The file that holds the texts of a partition of documents/ or references/."""
-    return box.folder.parent / os.path.normpath(f"{box.folder.name}/{_text_name(box, part)}")
+    """The file that will hold the texts of a partition of documents/."""
+    return box.folder.parent / box.folder.name.replace("documents", "texts", 1) / f"part-{part}.parquet"
 
 
 def verified_text(box: Box, part: str) -> Path:
-    """`text_file`, checked against its receipt. Raises: CorruptError."""
-    box.verified_file(part, _text_name(box, part))
-    return text_file(box, part)
+    """The file that holds the texts of a partition of documents/ or references/. Raises: CorruptError."""
+    receipt = box.receipt(part)
+    if receipt is None:
+        raise CorruptError(f"{box.path(part, '.parquet')} differs from its receipt")
+    name = text_entry(receipt)["file"]
+    box.verified_file(part, name)
+    return box.folder.parent / os.path.normpath(f"{box.folder.name}/{name}")
 
 
 # ----------------------------------------------------------------------------------------------------------- on the host

@@ -106,7 +106,7 @@ def first_reject(reject: Reject, path: str) -> dict[str, Any]:
 
 def late_path(context: Context, box: str, part: str) -> Path:
     """Where a step lists its rejects: below the name of its own folder, so that another fingerprint has another file."""
-    return context.box("rejects").folder / f"part-{part}.{context.folders[box]}.jsonl"
+    return context.root(box) / context.folders["rejects"] / f"part-{part}.{context.folders[box]}.jsonl"
 
 
 def late_rejects(context: Context, box: str, part: str) -> dict[int, str]:

@@ -46,6 +46,11 @@ class Scores(Stage):
     )
     on_device: ClassVar[bool] = True
 
+    def made_of(self, config: Config, receipt: dict[str, Any]) -> str:
+        from gpu_curate.stages.partition_text import text_hash
+
+        return text_hash(receipt)
+
     def libraries(self, config: Config) -> tuple[str, ...]:
         return ("fasttext-predict",) if config.language.model is not None else ()
 

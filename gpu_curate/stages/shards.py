@@ -33,7 +33,6 @@ from gpu_curate.formats import FORMATS
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.privacy import published
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.documents.schema import FILES
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.tokens import check_unknown, lengths, open_encoder
 from gpu_curate.store.files import publish, read_json, write_json
@@ -118,7 +117,7 @@ class Shards(Stage):
             return
         layout = read_json(box.folder / _ORDER / "layout.json")
         _write_documents(context)
-        files = read_json(context.box("documents").folder / FILES)
+        files = context.snapshot().files
         splits = {}
         for split, prefix in SPLITS.items():
             receipts = [box.receipt(p) for p in box.parts() if p.startswith(prefix)]
@@ -201,7 +200,7 @@ class _Layout:
         self.context = context
         parts = context.box("documents").parts()
         kept = self._kept(parts)
-        order = np.argsort(kept["key"], kind="stable")  # equal keys stay in order of doc_id
+        order = np.lexsort((kept["place"], kept["key"]))  # equal keys stay in the order of the files
         kept = {name: values[order] for name, values in kept.items()}
         total = int(kept["tokens"].sum())
         if len(kept["key"]) == 0:
@@ -224,9 +223,9 @@ class _Layout:
 
     def _kept(self, parts: list[str]) -> dict[str, np.ndarray]:
         columns: dict[str, list[np.ndarray]] = {
-            n: [] for n in ("key", "part", "offset", "tokens", "bytes", "doc_id", "source")
+            n: [] for n in ("key", "part", "offset", "tokens", "bytes", "doc_id", "place", "source")
         }
-        config = self.context.config
+        config, snapshot = self.context.config, self.context.snapshot()
         numbers = {s.name: i for i, s in enumerate(config.sources)}
         seed = np.uint64(config.shards.shuffle_seed)
         for number, part in enumerate(parts):
@@ -245,6 +244,7 @@ class _Layout:
             columns["tokens"].append(length[keep])
             columns["bytes"].append(nbytes[keep])
             columns["doc_id"].append(table["doc_id"].to_numpy()[keep])
+            columns["place"].append(snapshot.places(columns["doc_id"][-1]))
             columns["source"].append(source[keep])
         return {name: np.concatenate(arrays) for name, arrays in columns.items()}
 
@@ -378,7 +378,7 @@ def _mix(config: Config, train: dict[str, np.ndarray]) -> tuple[dict[str, np.nda
     if all(t is None for t in wanted):
         return train, _mixture(report, train, np.arange(len(train["key"])))
     chosen, key = np.concatenate(picked), np.concatenate(keys)
-    order = np.lexsort((train["doc_id"][chosen], key))
+    order = np.lexsort((train["place"][chosen], key))
     return {name: values[chosen[order]] for name, values in train.items()}, _mixture(report, train, chosen)
 
 
@@ -458,7 +458,8 @@ def _write_documents(context: Context) -> None:
     """documents.parquet: the token range of every document of both streams, in order."""
     config = context.config
     box = context.box("shards")
-    files = read_json(context.box("documents").folder / FILES)
+    snapshot = context.snapshot()
+    files = snapshot.files
     kept_columns = sorted({c for s in config.sources for c in s.kept})
     kept = _kept_columns(context, kept_columns) if kept_columns else None
     paths = np.array(published_names(files), object)
@@ -484,7 +485,7 @@ def _write_documents(context: Context) -> None:
             for start in range(0, len(order["doc_id"]), 1 << 18):
                 rows = slice(start, start + (1 << 18))
                 doc_id = np.array(order["doc_id"][rows])
-                number = doc_id >> ROW_BITS
+                number = snapshot.by_number[doc_id >> ROW_BITS]  # place in the list of files
                 columns = {
                     "split": pa.array([split] * len(doc_id), pa.string()).dictionary_encode(),
                     "position": order["position"][rows],
@@ -501,7 +502,7 @@ def _write_documents(context: Context) -> None:
 
 
 def _kept_columns(context: Context, names: list[str]) -> pa.Table:
-    """The source's own columns of every document, in order of doc_id."""
+    """The source's own columns of every document, by doc_id."""
     box = context.box("documents")
     tables = []
     for part in box.parts():
@@ -509,4 +510,6 @@ def _kept_columns(context: Context, names: list[str]) -> pa.Table:
         table = box.read_table(part, ["doc_id", *(n for n in names if n in there)])
         columns = [table[n] if n in table.column_names else pa.nulls(table.num_rows, pa.string()) for n in names]
         tables.append(pa.table([table["doc_id"], *columns], names=["doc_id", *names]))
-    return pa.concat_tables(tables)
+    table = pa.concat_tables(tables)
+    doc_id_N = table["doc_id"].to_numpy()
+    return table if (doc_id_N[1:] > doc_id_N[:-1]).all() else table.sort_by("doc_id")

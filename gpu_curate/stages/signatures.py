@@ -15,7 +15,7 @@ from gpu_curate.config import Config, Fuzzy
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.partition_text import verified_text
+from gpu_curate.stages.partition_text import text_hash, verified_text
 from gpu_curate.store.files import write_table
 
 
@@ -48,6 +48,10 @@ class Signatures(Stage):
             return None
         keys = {"shingle_words", "num_bands", "rows_per_band", "seed", "family", "scope"}
         return {**fuzzy.model_dump(include=keys), "store_signature": fuzzy.verify == "signature"}
+
+    def made_of(self, config: Config, receipt: dict[str, Any]) -> str:
+        scoped = config.dedup.fuzzy is not None and config.dedup.fuzzy.scope == "group"
+        return text_hash(receipt) + (f"-{receipt['groups']}" if scoped else "")
 
     def libraries(self, config: Config) -> tuple[str, ...]:
         return ("xxhash",)

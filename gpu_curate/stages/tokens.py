@@ -13,7 +13,7 @@ import numpy as np
 from gpu_curate.config import Config
 from gpu_curate.errors import FatalError
 from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.partition_text import host_text, verified_text
+from gpu_curate.stages.partition_text import host_text, text_hash, verified_text
 from gpu_curate.stages.rejects import LateRejects
 from gpu_curate.store.artifact import RECEIPTS
 from gpu_curate.store.files import publish, write_json
@@ -37,6 +37,9 @@ class Tokens(Stage):
     name: ClassVar[str] = "tokens"
     follows: ClassVar[str | None] = "documents"
     code: ClassVar[tuple[str, ...]] = ("stages.tokens", "stages.rejects", "tokenizer", "guard")
+
+    def made_of(self, config: Config, receipt: dict[str, Any]) -> str:
+        return text_hash(receipt)
 
     def reads(self, config: Config) -> tuple[str, ...]:
         return ("tokenizer",) if config.tokenizer.train is not None else ()

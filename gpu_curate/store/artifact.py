@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from gpu_curate.errors import ConfigError, CorruptError
-from gpu_curate.store.files import file_hash, read_columns, read_json, write_json
+from gpu_curate.store.files import file_hash, publish, read_columns, read_json, write_json
+from gpu_curate.store.snapshot import read_snapshot
 
 RECEIPTS = ".receipts"
 _SEAL = "whole.json"
@@ -20,10 +23,12 @@ class Box:
 
     Args:
         folder: where its files lie; may not exist yet.
+        snapshot: file that says which partitions are those of a run, of a box that holds more than these; None: all are.
+        stamp: facts that every receipt written here gets.
     """
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, snapshot: Path | None = None, stamp: Mapping[str, Any] | None = None):
+        self.folder, self._snapshot, self._stamp = folder, snapshot, dict(stamp or {})
 
     def __repr__(self) -> str:
         return f"Box({str(self.folder)!r})"
@@ -35,11 +40,15 @@ class Box:
         return self.folder / RECEIPTS / f"part-{part}.json"
 
     def parts(self) -> list[str]:
-        """Partitions that have a receipt, in order."""
+        """Partitions of the run that have a receipt, in order."""
         folder = self.folder / RECEIPTS
         if not folder.is_dir():
             return []
-        return sorted(p.name[5:-5] for p in folder.iterdir() if p.name.startswith("part-") and p.suffix == ".json")
+        names = sorted(p.name[5:-5] for p in folder.iterdir() if p.name.startswith("part-") and p.suffix == ".json")
+        if self._snapshot is None:
+            return names
+        snapshot = read_snapshot(self._snapshot)
+        return [name for name in names if snapshot.holds(name)]
 
     def newest_s(self) -> float:
         """When the latest receipt was written, by the clock of the file system; 0.0 without one."""
@@ -52,7 +61,7 @@ class Box:
 
     def commit(self, part: str, files: list[Path], facts: dict[str, Any]) -> dict[str, Any]:
         """Publish the receipt of a partition whose `files` are already under their final names."""
-        receipt = {"part": part, "files": [self._entry(f) for f in files], **facts}
+        receipt = {"part": part, "files": [self._entry(f) for f in files], **facts, **self._stamp}
         write_json(self._receipt_path(part), receipt)
         return receipt
 
@@ -61,7 +70,8 @@ class Box:
 
     def commit_open(self, part: str, files: list[Path], facts: dict[str, Any]) -> None:
         """Publish what is whole of a partition that nobody but a restart of its task may see before `promote`."""
-        write_json(self._open_path(part), {"part": part, "files": [self._entry(f) for f in files], **facts})
+        entries = [self._entry(f) for f in files]
+        write_json(self._open_path(part), {"part": part, "files": entries, **facts, **self._stamp})
 
     def open_receipt(self, part: str) -> dict[str, Any] | None:
         """What `commit_open` or `commit` said of a partition, as `receipt`."""
@@ -88,12 +98,12 @@ class Box:
         """True if the box was sealed and every file of it still has its size; those of no partition, their content."""
         try:
             seal = read_json(self.folder / RECEIPTS / _SEAL)
-            own = all(file_hash(self._named(f["file"])) == f["xxh3"] for f in seal["files"])
+            own = all(file_hash(self.named(f["file"])) == f["xxh3"] for f in seal["files"])
             return own and all(self.receipt(p) is not None for p in seal["parts"])
         except (OSError, CorruptError, KeyError, TypeError):
             return False
 
-    def _named(self, name: str) -> Path:
+    def named(self, name: str) -> Path:
         """A file that a receipt names, in this box or beside it. Raises: ConfigError: it lies elsewhere."""
         run = os.path.normpath(self.folder.parent)
         place = os.path.normpath(os.path.join(self.folder, name))
@@ -111,7 +121,7 @@ class Box:
     def _whole(self, path: Path) -> dict[str, Any] | None:
         try:
             receipt = read_json(path)
-            whole = all(self._named(f["file"]).stat().st_size == f["bytes"] for f in receipt["files"])
+            whole = all(self.named(f["file"]).stat().st_size == f["bytes"] for f in receipt["files"])
         except (FileNotFoundError, NotADirectoryError, CorruptError, KeyError, TypeError):
             return None
         return receipt if whole else None
@@ -132,10 +142,44 @@ class Box:
         self._receipt_path(part).unlink(missing_ok=True)
         self._open_path(part).unlink(missing_ok=True)
 
-    def discard_all(self) -> None:
-        """Forget every partition, those that are open too."""
+    def discard_tasks(self, tasks: Iterable[str]) -> None:
+        """Forget every partition of these tasks, those that are open too."""
+        wanted = set(tasks)
         for path in (self.folder / RECEIPTS).glob("*-*.json"):
-            path.unlink(missing_ok=True)
+            if path.stem.split("-")[1] in wanted:
+                path.unlink(missing_ok=True)
+
+    def stored(self) -> Iterator[dict[str, Any]]:
+        """What every receipt says, of open partitions too and whether its files are whole or not."""
+        for path in sorted((self.folder / RECEIPTS).glob("*-*.json")):
+            with contextlib.suppress(OSError, CorruptError):
+                receipt = read_json(path)
+                if isinstance(receipt, dict) and "part" in receipt:
+                    yield receipt
+
+    def adopt(
+        self, part: str, name: str, stamp: Mapping[str, Any], beside: bool = False, is_open: bool = False
+    ) -> dict[str, Any] | None:
+        """Let a partition stand under a further name, its files by links where the file system has them.
+
+        Args:
+            stamp: facts that its receipt has otherwise.
+            beside: files in other folders, too.
+            is_open: as `commit_open`.
+        Returns:
+            the receipt. None: it is not whole, or has a file in another folder.
+        """
+        receipt = self.open_receipt(part)
+        before, after = f"part-{part}.", f"part-{name}."
+        if receipt is None or not (beside or all("/" not in f["file"] for f in receipt["files"])):
+            return None
+        for entry in receipt["files"]:
+            old = self.folder / entry["file"]
+            entry["file"] = os.path.join(os.path.dirname(entry["file"]), old.name.replace(before, after, 1))
+            _link(old, self.folder / entry["file"])
+        receipt = {**receipt, "part": name, **stamp}
+        write_json(self._open_path(name) if is_open else self._receipt_path(name), receipt)
+        return receipt
 
     def verified(self, part: str, suffix: str) -> Path:
         """As `verified_file`, for the file of a partition with this suffix."""
@@ -163,3 +207,13 @@ class Box:
         """Columns without nulls as NumPy arrays."""
         table = self.read_table(part, list(names))
         return tuple(table[name].to_numpy() for name in names)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Publish `target` with the content of `source`: a link where the file system has them, else a copy."""
+    with publish(target) as temp:
+        try:
+            temp.unlink()
+            os.link(source, temp)
+        except OSError:
+            shutil.copyfile(source, temp)

@@ -74,11 +74,14 @@ def _pid(fd: int) -> int | None:
 
 
 @contextlib.contextmanager
-def run_lock(run: Path, on_wait: Any = None) -> Iterator[None]:
+def run_lock(
+    run: Path, on_wait: Any = None, what: str = "run directory", hint: str = "choose another folder with --out"
+) -> Iterator[None]:
     """Only one process works in a run directory; the next one waits (the lock goes with its holder, however it dies).
 
     Args:
         on_wait: called with the holder's process id before waiting.
+        what, hint: what the directory is, and what to do where it cannot be made, for the message.
     Raises:
         ConfigError: the directory cannot be made, or its lock is a link or holds something else than a process id.
     """
@@ -88,7 +91,7 @@ def run_lock(run: Path, on_wait: Any = None) -> Iterator[None]:
         run.mkdir(parents=True, exist_ok=True)
         fd = _open_lock(run, create=True)
     except OSError as e:
-        raise ConfigError(f"run directory {run}: {e.strerror or e}", "choose another folder with --out") from e
+        raise ConfigError(f"{what} {run}: {e.strerror or e}", hint) from e
     try:
         if _pid(fd) is None:
             raise ConfigError(f"{run / LOCK} is not the lock of a run directory: it holds no process id", "remove it")

@@ -23,6 +23,7 @@ from typing import Any
 from gpu_curate.errors import ConfigError
 
 RUN_FILE = "run.json"
+CACHE_FILE = "cache.json"  # in a folder of boxes that several runs share
 FINGERPRINT = ".fingerprint"
 MANIFEST = "manifest.json"
 LINKS = ("shards", "report")  # plain names that stand for the latest

@@ -26,11 +26,13 @@ from gpu_curate.runs.engines import default_workers, make_engine
 from gpu_curate.stages import Context
 from gpu_curate.stages.documents.schema import SCHEMA
 from gpu_curate.stages.duplicates import CLUSTERS, read_clusters
+from gpu_curate.stages.order import BESIDE
 from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import publish, read_json, write_json, write_table
 from gpu_curate.store.lock import run_lock
+from gpu_curate.store.run_directory import FINGERPRINT
 
 VERSION = 1  # of what an export holds
 REQUEST = ".request.json"
@@ -87,9 +89,11 @@ class Request:
     def identity(self) -> dict[str, Any]:
         """What the export's bytes depend on, as plain data."""
         boxes = {
-            n: Box(self.context.run / f).folder.joinpath(".fingerprint").read_text().strip()
-            for n, f in self.context.folders.items()
+            n: self.context.box(n).folder.joinpath(FINGERPRINT).read_text().strip()
+            for n in self.context.folders
+            if n not in BESIDE
         }
+        boxes["documents"] = self.context.corpus or boxes["documents"]  # its folder has those of other inputs, too
         asked = {"what": self.what, "format": self.format, "reasons": list(self.reasons), "split": self.split}
         return {
             "version": VERSION,
@@ -293,11 +297,14 @@ def _splits(context: Context, doc_id_N: np.ndarray, decided_N: np.ndarray) -> tu
     split_N = np.full(len(doc_id_N), None, object)
     path = context.box("shards").folder / "documents.parquet"
     if len(doc_id_N) and path.exists():
-        low, high = int(doc_id_N[0]), int(doc_id_N[-1])
+        low, high = int(doc_id_N.min()), int(doc_id_N.max())
+        by_id = np.argsort(doc_id_N, kind="stable")
         where = [("doc_id", ">=", low), ("doc_id", "<=", high)]
         for batch in pq.read_table(path, columns=["doc_id", "split"], filters=where, use_threads=False).to_batches():
-            rows = np.searchsorted(doc_id_N, batch["doc_id"].to_numpy())
-            split_N[rows] = batch["split"].cast(pa.string()).to_numpy(zero_copy_only=False)
+            doc_id_B = batch["doc_id"].to_numpy()
+            own_B = np.isin(doc_id_B, doc_id_N)
+            rows = by_id[np.searchsorted(doc_id_N, doc_id_B[own_B], sorter=by_id)]
+            split_N[rows] = batch["split"].cast(pa.string()).to_numpy(zero_copy_only=False)[own_B]
     keep_N = split_N != None  # noqa: E711  elementwise
     if (keep_N & ~decided_N).any():
         raise FatalError(f"{path}: holds documents that were dropped", "run the recipe again")
@@ -367,7 +374,7 @@ def _clusters(context: Context, doc_id_K: np.ndarray) -> dict[str, pa.Array]:
     inside_K = np.zeros(len(doc_id_K), np.bool_)
     found["jaccard"][:] = np.nan
     if context.has("duplicates") and len(doc_id_K):
-        clusters = read_clusters(context, int(doc_id_K[0]), int(doc_id_K[-1]))
+        clusters = read_clusters(context, int(doc_id_K.min()), int(doc_id_K.max()))
         member = clusters["doc_id"].to_numpy()
         at = np.minimum(np.searchsorted(member, doc_id_K), max(len(member) - 1, 0))
         inside_K = member[at] == doc_id_K if len(member) else inside_K

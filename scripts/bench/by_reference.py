@@ -50,7 +50,7 @@ def run(place: Path, kind: str, path: Path, tokenizer: Path, by_reference: list[
             **{name: steps[name] for name in READERS},
             "all steps": sum(steps.values()),
             "wall": report["seconds"],
-            "documents/ MB": sum(f.stat().st_size for f in (out / "documents").glob("*.parquet")) / 1e6,
+            "texts/ MB": sum(f.stat().st_size for f in (out / "texts").glob("*.parquet")) / 1e6,
             "run MB": sum(f.stat().st_size for f in out.rglob("*") if f.is_file()) / 1e6,
             "shards": shards.hexdigest(),
         }

@@ -15,8 +15,7 @@ SCHEMA = pa.schema(
     ]
 )
 TEXT = pa.schema([("text", pa.large_string())])
-TASKS = ".tasks.json"  # in documents/: what its tasks read, so that a run that goes on opens no file again to cut it
-FILES = ".files.json"  # in documents/: file number → source, path, size, records where the file says how many
+LEDGER = ".ledger.json"  # in documents/: what each of its tasks reads, so that a later run cuts no file again
 PASSED_OVER = ".passed_over.json"  # in documents/ and references/: source → what its patterns hold and is not read
 MARKUP_SUFFIX = ".markup.json"  # [markup, text] of the first documents of a partition that were extracted from markup
 MARKUP_SAMPLE_CHARS = 1 << 16

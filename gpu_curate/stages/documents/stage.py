@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-import time
 import unicodedata
-from pathlib import Path
 from typing import Any, ClassVar
 
-from gpu_curate.config import Config, WarcSource
+from gpu_curate.config import Config
 from gpu_curate.errors import ConfigError, FatalError, UnreachableError
 from gpu_curate.privacy import identity
-from gpu_curate.sources import Split, footers
+from gpu_curate.sources import Split
 from gpu_curate.stages import Context, Stage
-from gpu_curate.stages.documents.listing import inventory, listings, make_reader
+from gpu_curate.stages.documents.beginnings import take_over
+from gpu_curate.stages.documents.corpus import LIBRARIES, Corpus, plain_identity, survey
+from gpu_curate.stages.documents.listing import inventory, make_reader
 from gpu_curate.stages.documents.reading import TaskItems, marker_path
-from gpu_curate.stages.documents.schema import FILES, PASSED_OVER
-from gpu_curate.stages.documents.tasks import Piece, ReadTask, keep_tasks, kept_tasks, read_tasks, refers
+from gpu_curate.stages.documents.schema import PASSED_OVER
+from gpu_curate.stages.documents.tasks import Piece, ReadTask, refers
 from gpu_curate.stages.documents.writing import PartitionWriter
 from gpu_curate.stages.partition_text import by_reference
-from gpu_curate.store.files import file_hash, read_json, write_json
+from gpu_curate.store.files import write_json
+from gpu_curate.store.fingerprint import versions
+from gpu_curate.store.snapshot import snapshot_path, write_snapshot
 
 _CLOCK_S = 60.0  # clocks of machines that share a run directory may differ by so much
 
@@ -51,6 +53,12 @@ class Documents(Stage):
         "text.charsets",
     )
 
+    def __init__(self, corpus: Corpus | None = None):
+        self.corpus = corpus
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"corpus": None}  # a task is told its own part
+
     def settings(self, config: Config) -> Any:
         dropped = {"weight", "tokens", "storage_options", "follow_links", "hidden_files"}  # files are among the inputs
         if config.pii.phone != "off":
@@ -58,65 +66,53 @@ class Documents(Stage):
 
             PiiScanner(config.pii)  # fails now if it lacks a library
         return {
+            **self.common(config),
             "sources": [
                 {**s.model_dump(exclude=dropped), "path": [identity(p) for p in s.paths]} for s in config.sources
             ],
+            "by_reference": [s.name for s in config.sources if by_reference(config, s)],
+        }
+
+    def common(self, config: Config) -> Any:
+        """The settings that bear on every partition, whatever its source."""
+        return {
             "normalize": config.normalize and config.normalize.model_dump(),
             "pii": config.pii.model_dump(),
             "partition_bytes": config.run.partition_bytes,
-            "by_reference": [s.name for s in config.sources if by_reference(config, s)],
             "strict": config.run.strict,
-            "unicode": unicodedata.unidata_version
-            if config.normalize is not None
-            else None,  # the normal forms' tables
+            # the normal forms' tables
+            "unicode": unicodedata.unidata_version if config.normalize is not None else None,
+            "libraries": versions(("phonenumbers",) if config.pii.phone != "off" else ()),
         }
 
     def libraries(self, config: Config) -> tuple[str, ...]:
-        by_type = {
-            "warc": ("trafilatura", "lxml", "resiliparse", "chardetng-py"),
-            "parquet": ("pyarrow",),
-            "huggingface": ("pyarrow",),
-        }
-        used = {d for s in config.sources for d in by_type.get(s.type, ())}
+        used = {d for s in config.sources for d in LIBRARIES.get(s.type, ())}
         if any(by_reference(config, s) for s in config.sources):
             used.add("xxhash")
-        return tuple(sorted(used | ({"phonenumbers"} if config.pii.phone != "off" else set())))
+        return tuple(sorted(used))
 
     def inputs(self, config: Config) -> Any:
         """Identity of every input file, for the fingerprint at the root."""
-        from gpu_curate.sources.identity import content_identity
-
-        files = [
-            [[f.relative, f.size, content_identity(f, s) if s.content_fingerprint else f.identity] for f in own]
-            for s, own in zip(config.sources, inventory(config), strict=True)
-        ]
-        lists = [
-            p for s in config.sources if isinstance(s, WarcSource) for p in (*s.url_blocklist, *s.domain_blocklist)
-        ]
-        return files, [file_hash(Path(p)) for p in lists if Path(p).is_file()]
+        return plain_identity(config) if self.corpus is None else self.corpus.identity()
 
     def plan(self, context: Context) -> dict[str, Any]:
         folder = context.box(self.name).folder
-        self._planned_s = time.time()
-        found = listings(context.config)
-        files = [listing.files for listing in found]
-        tasks = kept_tasks(folder, context.config, files)
-        if tasks is not None:
-            footers.close()  # the check of the columns may have asked
-        else:
-            rows: dict[str, int] = {}
-            tasks = read_tasks(context.config, files, rows)
-            keep_tasks(folder, context.config, files, rows, tasks)
-        passed = {s.name: l.passed_over.facts() for s, l in zip(context.config.sources, found, strict=True)}
+        if self.corpus is None:  # nobody planned the run: a box of its own
+            self.corpus = survey(context.config, folder)
+            self.corpus.ledger.write(folder)
+            nothing: dict[str, Any] = {"boxes": {}, "following": [], "shared": []}
+            write_snapshot(snapshot_path(context.run, ""), {**self.corpus.facts(context.config), **nothing})
+        passed = {s.name: l.passed_over.facts() for s, l in zip(context.config.sources, self.corpus.found, strict=True)}
         write_json(folder / PASSED_OVER, {name: facts for name, facts in passed.items() if facts})
-        return {f"{number:06d}": task for number, task in enumerate(tasks)}
+        take_over(context, self.corpus)
+        return dict(self.corpus.tasks)
 
     def finish(self, context: Context) -> None:
         """Raises: FatalError: a file changed while it was read; what was read is forgotten. Or nobody can tell: it stays."""
-        box = context.box(self.name)
-        if box.newest_s() < self._planned_s - _CLOCK_S:
+        box, corpus = context.box(self.name), self.corpus
+        assert corpus is not None
+        if box.newest_s() < corpus.listed_s - _CLOCK_S:
             return  # nothing was read since the files were listed: every partition is of an earlier run
-        before = read_json(box.folder / FILES)
         try:
             now = {(f.path, f.relative): (f.size, f.identity) for own in inventory(context.config) for f in own}
         except UnreachableError as e:
@@ -125,15 +121,18 @@ class Documents(Stage):
             ) from e
         except ConfigError:
             now = {}  # all files of a source are gone
-        changed = [f["path"] for f in before if now.get((f["path"], f["relative"])) != (f["bytes"], f["identity"])]
+        read = [k for own in corpus.files for k in own]
+        changed = [k for k in read if now.get((k.file.path, k.file.relative)) != (k.file.size, k.file.identity)]
         if changed:
-            box.discard_all()
+            tasks_of = corpus.tasks_of()
+            box.discard_tasks(name for k in changed for name in tasks_of.get(k.number, []))
             raise FatalError(
-                f"{changed[0]} changed while it was read ({len(changed)} files did)", "run again when it is still"
+                f"{changed[0].file.path} changed while it was read ({len(changed)} files did)",
+                "run again when it is still",
             )
 
     def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        task = ReadTask(task[0], [Piece(Split(*p[0]), p[1]) for p in task[1]], task[2])
+        task = ReadTask(task[0], [Piece(Split(*p[0]), *p[1:]) for p in task[1]], task[2])
         source = context.config.sources[task.source]
         items = TaskItems(source, make_reader(source), task.pieces, marker_path(context, part))
         writer = PartitionWriter(context, self.name, part, source, refers(context.config, task))

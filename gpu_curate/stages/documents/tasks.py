@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpu_curate import guard
 from gpu_curate.config import Config, ParquetSource, SourceBase
 from gpu_curate.errors import (
     MAX_ATTEMPTS,
     ConfigError,
-    CorruptError,
     FatalError,
     RetryableError,
     UnreachableError,
@@ -24,11 +19,7 @@ from gpu_curate.sources import Reader, Split, footers
 from gpu_curate.sources.files import refuse_stand_in
 from gpu_curate.sources.listing import File
 from gpu_curate.stages.documents.listing import make_reader
-from gpu_curate.stages.documents.schema import FILES, TASKS
 from gpu_curate.stages.partition_text import by_reference, can_refer
-from gpu_curate.store.files import publish, read_json, write_json
-
-_MAX_TASKS = 999_999
 
 
 class Piece(NamedTuple):
@@ -36,6 +27,8 @@ class Piece(NamedTuple):
 
     split: Split
     file_number: int
+    index: int = 0  # among the splits of the file
+    of: int = 1  # how many these are
 
 
 class ReadTask(NamedTuple):
@@ -46,46 +39,66 @@ class ReadTask(NamedTuple):
     nbytes: int  # estimate
 
 
-def read_tasks(config: Config, files: list[list[File]], rows: dict[str, int] | None = None) -> list[ReadTask]:
-    """Cut every source into tasks of about `partition_bytes` of text. Reads headers and footers at most.
+def read_tasks(config: Config, files: list[list[File]]) -> list[ReadTask]:
+    """Cut every source into tasks of about `partition_bytes` of text, files numbered in order. Reads headers and footers at most.
 
     A source with `max_documents` or `max_bytes` is one task, read in order until the limit.
-    `rows` takes path → records, of the files that say how many they hold.
     """
-    limit = config.run.partition_bytes
     tasks: list[ReadTask] = []
-    wrong: list[ConfigError] = []  # files that do not fit the recipe
-    file_number = 0
-    for index, (source, own) in enumerate(zip(config.sources, files, strict=True)):
-        reader = make_reader(source)
-        with ThreadPoolExecutor(16) as pool:  # footers over a network wait, they do not compute
-            splits = list(pool.map(lambda f, s=source, r=reader: _splits(s, r, f, limit, wrong), own))
-        if rows is not None:
-            rows.update(getattr(reader, "rows", {}))
-        pieces: list[Piece] = []
-        nbytes = 0
-        limited = source.max_documents is not None or source.max_bytes is not None
-        for number, of_file in enumerate(splits, file_number):
-            for split in of_file:
-                if pieces and nbytes + split.nbytes > limit and not limited:
-                    tasks.append(ReadTask(index, pieces, nbytes))
-                    pieces, nbytes = [], 0
-                pieces.append(Piece(split, number))
-                nbytes += split.nbytes
-        if pieces:
-            tasks.append(ReadTask(index, pieces, nbytes))
-        file_number += len(own)
+    wrong: list[ConfigError] = []
+    first = 0
+    for index, own in enumerate(files):
+        cut = split_files(config, index, dict(enumerate(own, first)), wrong)
+        tasks += pack(config, index, [piece for pieces, _ in cut.values() for piece in pieces])
+        first += len(own)
     footers.close()  # who has read them is of no more use
+    refuse_wrong(wrong)
+    return tasks
+
+
+def split_files(
+    config: Config, index: int, files: dict[int, File], wrong: list[ConfigError]
+) -> dict[int, tuple[list[Piece], int | None]]:
+    """The pieces of files of a source, by number, and how many records each has, where the file says.
+
+    Args:
+        index: of the source in the config.
+        files: by number.
+        wrong: takes what is wrong with the recipe, for `refuse_wrong`.
+    """
+    source, limit = config.sources[index], config.run.partition_bytes
+    reader = make_reader(source)
+    with ThreadPoolExecutor(16) as pool:  # footers over a network wait, they do not compute
+        splits = list(pool.map(lambda f: _splits(source, reader, f, limit, wrong), files.values()))
+    rows: dict[str, int] = getattr(reader, "rows", {})
+    return {
+        number: ([Piece(split, number, i, len(own)) for i, split in enumerate(own)], rows.get(file.path))
+        for (number, file), own in zip(files.items(), splits, strict=True)
+    }
+
+
+def pack(config: Config, index: int, pieces: list[Piece]) -> list[ReadTask]:
+    """Put pieces of a source into tasks, in their order."""
+    source, limit = config.sources[index], config.run.partition_bytes
+    limited = source.max_documents is not None or source.max_bytes is not None
+    tasks: list[ReadTask] = []
+    own: list[Piece] = []
+    nbytes = 0
+    for piece in pieces:
+        if own and nbytes + piece.split.nbytes > limit and not limited:
+            tasks.append(ReadTask(index, own, nbytes))
+            own, nbytes = [], 0
+        own.append(piece)
+        nbytes += piece.split.nbytes
+    return [*tasks, ReadTask(index, own, nbytes)] if own else tasks
+
+
+def refuse_wrong(wrong: list[ConfigError]) -> None:
+    """Raises: ConfigError: files do not fit the recipe; names ten of them."""
     if wrong:
         told = sorted({e.message for e in wrong})
         rest = [f"... and {len(told) - 10:,} other files"] if len(told) > 10 else []
         raise ConfigError("\n".join(told[:10] + rest), wrong[0].hint)
-    if len(tasks) > _MAX_TASKS:
-        raise ConfigError(
-            f"run.partition_bytes: {limit} cuts the input into {len(tasks)} partitions; at most {_MAX_TASKS} are possible",
-            "set a larger run.partition_bytes",
-        )
-    return tasks
 
 
 def refers(config: Config, task: ReadTask) -> bool:
@@ -117,52 +130,3 @@ def _splits(source: SourceBase, reader: Reader, file: File, max_bytes: int, wron
         except RetryableError as e:
             error = e
     raise FatalError(f"{error.message} ({MAX_ATTEMPTS} times)", "run again when the server answers") from error
-
-
-def _listing(config: Config, files: list[list[File]], rows: Mapping[str, int]) -> list[dict[str, Any]]:
-    return [
-        {
-            "source": s.name,
-            "path": f.path,
-            "relative": f.relative,
-            "bytes": f.size,
-            "identity": f.identity,
-            "rows": rows.get(f.path),
-        }
-        for s, own in zip(config.sources, files, strict=True)
-        for f in own
-    ]
-
-
-def keep_tasks(
-    folder: Path, config: Config, files: list[list[File]], rows: Mapping[str, int], tasks: list[ReadTask]
-) -> None:
-    """Write down what was cut, and of which files, for `kept_tasks`."""
-    write_json(folder / FILES, _listing(config, files, rows))
-    body = json.dumps(tasks)
-    with publish(folder / TASKS) as temp:
-        temp.write_text(f"{_seal(body)}\n{body}", encoding="ascii")
-
-
-def kept_tasks(folder: Path, config: Config, files: list[list[File]]) -> list[ReadTask] | None:
-    """The tasks as they were cut before, of the same files; None if that is not known.
-
-    The folder is of one fingerprint: the same recipe and code. Paths may differ (they were moved), and then are cut again.
-    """
-    try:
-        before = read_json(folder / FILES)
-        seal, _, body = (folder / TASKS).read_text(encoding="ascii").partition("\n")
-        rows = {f["path"]: f["rows"] for f in before}
-    except (OSError, CorruptError, ValueError, LookupError, TypeError):
-        return None
-    if seal != _seal(body) or before != _listing(config, files, rows):
-        return None
-    paths = [f.path for own in files for f in own]  # with what is opened, which is written nowhere
-    return [
-        ReadTask(source, [Piece(Split(*s)._replace(path=paths[n]), n) for s, n in pieces], size)
-        for source, pieces, size in json.loads(body)
-    ]
-
-
-def _seal(body: str) -> str:
-    return hashlib.sha256(body.encode("ascii")).hexdigest()

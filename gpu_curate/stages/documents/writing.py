@@ -23,6 +23,7 @@ from gpu_curate.stages.documents.tasks import Piece
 from gpu_curate.stages.partition_text import OriginWriter, text_file
 from gpu_curate.stages.rejects import place_of, write_reject
 from gpu_curate.store.files import publish, write_json, write_table
+from gpu_curate.store.fingerprint import digest
 
 _SCRUB_BYTES = 1 << 18  # texts that are searched for personal data in one call; four times as much is no faster
 _SCRUB_ITEMS = 1 << 14
@@ -278,6 +279,7 @@ class PartitionWriter:
             "documents": len(rows["doc_id"]),
             "bytes": self._bytes,
             "sources": dict(Counter(rows["source"])),
+            "groups": digest([self._source.name, rows["group"] if self._source.group_column else None]),
             **self._counts.facts(self._source.name),
             "next": place,
             "backend": "cpu",
