@@ -37,7 +37,7 @@ from gpu_curate.runs.state import run_state
 from gpu_curate.stages.documents.schema import LEDGER
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import read_json
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.training import train
 from gpu_curate.tools.export import export
 
 BY_PARTITION = ("documents", "signatures", "scores", "tokens")  # boxes in which old partitions stand
@@ -491,7 +491,7 @@ def test_a_damaged_partition_is_made_again_under_every_name(runs):
 
 def test_a_late_reject_is_not_taken_over_under_another_name(runs, corpus, monkeypatch):
     """What a step rejects names the document, so it is found again for the partition that it belongs to now."""
-    from gpu_curate.tokenizer import Encoder
+    from gpu_curate.tokenizer.encoder import Encoder
 
     real = Encoder.encode_column
 
