@@ -108,6 +108,8 @@ def running(config: Config, run: Path, progress: Progress | None = None, fresh: 
         config, prints, earlier = pinned(config, run, planned.prints, fresh)
         if earlier is not None and earlier.pinned:
             progress.note(f"validation split: the bound {earlier.bound} of {earlier.folder} ({earlier.reason})")
+        if said := planned.corpus.news():
+            progress.note(said)
         stages = active_stages(config, planned.corpus)
         parts = parts_of(stages, config)
         own = own_prints(stages, config, prints, parts)

@@ -200,7 +200,9 @@ class _Layout:
         self.context = context
         parts = context.box("documents").parts()
         kept = self._kept(parts)
-        order = np.lexsort((kept["place"], kept["key"]))  # equal keys stay in the order of the files
+        by_place = context.snapshot().plain  # then partitions, and so documents, lie in the order of the files
+        key, place = kept["key"], kept["place"]
+        order = np.argsort(key, kind="stable") if by_place else np.lexsort((place, key))  # equal keys by that order
         kept = {name: values[order] for name, values in kept.items()}
         total = int(kept["tokens"].sum())
         if len(kept["key"]) == 0:

@@ -140,6 +140,11 @@ class Corpus:
     ledger: Ledger
     listed_s: float
 
+    def news(self) -> str:
+        """What of the input is new to a run that goes on, for people; "" if all of it is, or nothing."""
+        new, old = len(self.new), len(self.tasks) - len(self.new)
+        return f"inputs: {new:,} tasks are new or changed, {old:,} are as they were" if new and old else ""
+
     def identity(self) -> Any:
         """What the run reads, for the fingerprint of all that is made of the whole of it."""
         files = [[(k.file.relative, k.file.size, k.state, k.number) for k in own] for own in self.files]
@@ -212,7 +217,11 @@ def plain_identity(config: Config) -> Any:
 def _names(files: list[File]) -> list[str]:
     """What tells the files of a source apart, wherever its folder lies; of two of one name the second goes by its path."""
     seen: set[str] = set()
-    return [f.path if f.relative in seen else seen.add(f.relative) or f.relative for f in files]  # type: ignore[func-returns-value]
+    names = []
+    for file in files:
+        names.append(file.path if file.relative in seen else file.relative)
+        seen.add(file.relative)
+    return names
 
 
 def _base(config: Config, source: SourceBase) -> str:
