@@ -7,11 +7,12 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from gpu_curate.loader import Batch, Position, ShardLoader, integer
+from gpu_curate.loader import Batch, Loader, Position
+from gpu_curate.loader.arguments import integer
 
 
 def torch_dataset(
-    loader: ShardLoader,
+    loader: Loader,
     step: int = 0,
     accum: int = 1,
     num_batches: int | None = None,
@@ -37,12 +38,12 @@ class TorchDataset(IterableDataset[Batch]):
     """An endless or bounded stream of the micro-batches of one rank; `torch_dataset` makes one that goes on from a step or a state.
 
     Attributes:
-        loader: its ShardLoader.
+        loader: its ShardLoader or MixtureLoader.
         start: where all ranks together begin; None: at the start.
         num_batches: micro-batches of this rank; None: without end.
     """
 
-    def __init__(self, loader: ShardLoader, start: Position | None = None, num_batches: int | None = None):
+    def __init__(self, loader: Loader, start: Position | None = None, num_batches: int | None = None):
         self.loader, self.num_batches = loader, num_batches
         self.start = loader.batches().start if start is None else start
 

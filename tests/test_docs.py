@@ -14,7 +14,7 @@ import yaml
 from corpora import document
 from places import ROOT
 from test_cli import commands
-from test_loader import documents, make
+from token_shards import documents, make
 from typer.testing import CliRunner
 
 from gpu_curate import cli, config
@@ -216,12 +216,13 @@ def test_the_code_of_the_readme_runs(shards):
 
 
 def test_the_loaders_page_runs(shards):
-    pytest.importorskip("torch")
-    first, second, _ = code("loader.md")
-    names = {}
-    first = first.replace('"runs/quickstart"', repr(str(shards))).replace("seq_len=1024", "seq_len=64")
-    exec(first + second, names)
+    names = {"torch": pytest.importorskip("torch")}
+    for block in code("loader.md"):
+        if not block.startswith("# train.py"):
+            block = block.replace('"runs/quickstart"', repr(str(shards))).replace("1024", "64")
+            exec(block, names)
     assert names["x"].shape == (16, 64)
+    assert names["out"].shape == (2, 4, 64, 16)
 
 
 def test_the_training_script_of_the_loaders_page_trains_and_says_where_it_is(shards, monkeypatch):
@@ -234,7 +235,7 @@ def test_the_training_script_of_the_loaders_page_trains_and_says_where_it_is(sha
     for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
         monkeypatch.setenv(name, str(value))
     names = {}
-    exec(code("loader.md")[2], names)
+    exec(next(block for block in code("loader.md") if block.startswith("# train.py")), names)
     state = names["train"](shards)
     assert (state["epoch"], state["row"]) == (0, 3 * 4)
 

@@ -83,7 +83,6 @@ LAYERS = (
     {
         "guard",
         "hub",
-        "rows",
         "text",
         "store",
         "device",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gpu_curate.commands import shards_rows
 from gpu_curate.commands.options import (
     EXIT_FATAL,
     AsJson,
@@ -17,6 +18,7 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.visible import one, say, say_json
 
 app = typer.Typer(help="Look at shards and check them.", no_args_is_help=True, rich_markup_mode=None)
+shards_rows.register(app)
 
 
 ShardsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of shards, or run directory.")]

@@ -37,12 +37,13 @@ def shards(folder: Path, count: int, number: int = 4) -> None:
     entries = []
     for i in range(number):
         tokens = rng.integers(0, EOT, count // number, np.uint16)
+        tokens[999 - len(tokens) * i % 1000 :: 1000] = EOT
         path = folder / f"train_{i:06d}.bin"
         digest = FORMATS["llmc"].write(path, tokens)
         entries.append({"file": path.name, "tokens": len(tokens), "bytes": path.stat().st_size, "sha256": digest})
     total = count // number * number
     position = np.arange(0, total, 1000)
-    lens = np.diff(position, append=total)
+    lens = np.diff(position, append=total)  # whole thousands, as the end-of-text tokens are
     table = pa.table({"split": ["train"] * len(position), "position": position, "tokens": lens})
     pq.write_table(table, folder / "documents.parquet")
     split = {"tokens": total, "documents": len(position), "shards": entries}
@@ -67,6 +68,12 @@ def main() -> None:
             "ours, in order": ShardLoader(folder, "train", B, T, as_torch=False),
             "ours, shuffled rows": ShardLoader(folder, "train", B, T, as_torch=False, shuffle=1),
             "ours, aligned rows": ShardLoader(folder, "train", B, T, as_torch=False, align_documents=True),
+            "in order, boundaries": ShardLoader(folder, "train", B, T, as_torch=False, boundaries=True),
+            "shuffled, boundaries": ShardLoader(folder, "train", B, T, as_torch=False, shuffle=1, boundaries=True),
+            "best fit": ShardLoader(folder, "train", B, T, as_torch=False, packing="best_fit"),
+            "best fit, boundaries": ShardLoader(
+                folder, "train", B, T, as_torch=False, packing="best_fit", boundaries=True
+            ),
         }
 
         def window(i: int) -> np.ndarray:
@@ -84,6 +91,8 @@ def main() -> None:
 
         cases = {"window alone, uint16": window, "window + int64 copies": copied, "nanoGPT random rows": nanogpt}
         cases.update({name: loader.batch for name, loader in loaders.items()})
+        bounded = loaders["in order, boundaries"]
+        cases["in order, every position"] = lambda i: bounded.batch(i).position_ids
         count = options.batches
 
         def run(case: Callable[[int], object]) -> None:
@@ -92,7 +101,7 @@ def main() -> None:
 
         seconds = interleaved({name: functools.partial(run, case) for name, case in cases.items()}, options.rounds)
         for name, loader in loaders.items():  # what was measured is what it should be
-            digest = hashlib.sha256(loader.batch(3)[0].tobytes()).hexdigest()[:8]
+            digest = hashlib.sha256(next(iter(loader.batch(3))).tobytes()).hexdigest()[:8]
             print(f"{name}: {len(loader)} batches an epoch, batch 3 is {digest}")
         baseline = "window + int64 copies"
         base = count / quantiles(seconds[baseline])[1]

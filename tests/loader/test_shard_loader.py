@@ -15,71 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from token_shards import EOT, TOKENIZER, VOCAB, documents, make
 
 from gpu_curate import loader as loader_module
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.formats import FORMATS
-from gpu_curate.loader import ShardLoader, Stream, permute
-from gpu_curate.rows import Rows
+from gpu_curate.loader import ShardLoader, Stream
+from gpu_curate.loader import arguments as loader_arguments
+from gpu_curate.loader.order import permute
+from gpu_curate.loader.rows import Rows
 from gpu_curate.shards_check import head, info, verify
-
-EOT, VOCAB = 999, 1000
-TOKENIZER_JSON = b'{"model": {}}'
-TOKENIZER = hashlib.sha256(TOKENIZER_JSON).hexdigest()
-
-
-def make(folder, splits, per_shard=None, format="llmc", dtype=np.uint16, lens=None):
-    """A shards folder as the pipeline writes it. splits: {name: list of documents (lists of ids without EOT)}.
-
-    lens: explicit shard lengths of the train split; else all shards but the last have per_shard tokens.
-    """
-    folder.mkdir(exist_ok=True)
-    rows = {"split": [], "position": [], "tokens": [], "doc_id": [], "source": [], "path": [], "row": []}
-    manifest = {
-        "version": 1,
-        "format": format,
-        "dtype": np.dtype(dtype).name,
-        "eot_id": EOT,
-        "vocab_size": VOCAB,
-        "tokenizer": {"sha256": TOKENIZER, "path": "tokenizer.json"},
-        "tokens_per_shard": per_shard,
-        "splits": {},
-    }
-    streams = {}
-    for split, docs in splits.items():
-        stream = np.array([t for d in docs for t in (*d, EOT)], dtype)
-        position = 0
-        for number, d in enumerate(docs):
-            values = (split, position, len(d) + 1, number << 36, "s", "a.jsonl", number)
-            for column, value in zip(rows.values(), values, strict=True):
-                column.append(value)
-            position += len(d) + 1
-        sizes = lens if lens and split == "train" else [per_shard or max(len(stream), 1)] * len(stream)
-        shards, start = [], 0
-        for number, size in enumerate(sizes):
-            if start >= len(stream):
-                break
-            tokens = stream[start : start + size]
-            path = folder / f"{'val' if split == 'validation' else split}_{number:06d}.bin"
-            digest = FORMATS[format].write(path, tokens)
-            index = FORMATS[format].index(tokens, EOT)
-            if index is not None:
-                path.with_suffix(".idx").write_bytes(index)
-            shards.append({"file": path.name, "tokens": len(tokens), "bytes": path.stat().st_size, "sha256": digest})
-            start += size
-        manifest["splits"][split] = {"tokens": len(stream), "documents": len(docs), "shards": shards}
-        streams[split] = stream
-    table = pa.table(rows)
-    table = table.set_column(0, "split", table["split"].dictionary_encode())
-    pq.write_table(table, folder / "documents.parquet")
-    (folder / "tokenizer.json").write_bytes(TOKENIZER_JSON)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return streams
-
-
-def documents(count, seed=0, longest=40):
-    rng = np.random.default_rng(seed)
-    return [rng.integers(0, EOT, rng.integers(0, longest)).tolist() for _ in range(count)]
 
 
 def plain_batches(stream, B, T, W, rank, epochs):
@@ -156,9 +101,8 @@ def test_x_and_y_are_fresh_int64_arrays(folder):
     assert (loader.batch(0)[0] >= 0).all()
 
 
-def test_uint32_ids_above_65535_come_back_whole(tmp_path, monkeypatch):
-    monkeypatch.setitem(globals(), "VOCAB", 80_000)
-    make(tmp_path / "s", {"train": [[70_000, 66_000, 1]] * 8}, dtype=np.uint32)
+def test_uint32_ids_above_65535_come_back_whole(tmp_path):
+    make(tmp_path / "s", {"train": [[70_000, 66_000, 1]] * 8}, dtype=np.uint32, vocab=80_000)
     x, _ = numpy_loader(tmp_path / "s", "train", 1, 4).batch(0)
     assert x.tolist() == [[70_000, 66_000, 1, EOT]]
 
@@ -579,7 +523,7 @@ def test_a_cut_shard_stops_the_loader_before_the_first_batch(folder):
 
 def test_without_torch_asking_for_tensors_is_an_error(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(loader_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(loader_arguments.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="torch is not installed"):
         ShardLoader(folder, "train", 1, 8, as_torch=True)
     assert isinstance(ShardLoader(folder, "train", 1, 8).batch(0)[0], np.ndarray)
@@ -861,8 +805,19 @@ def test_gathered_rows_equal_slices_of_the_stream_wherever_shards_end(lens, T, d
     if length < T + 1:
         return
     first = np.array(data.draw(st.lists(st.integers(0, length - T - 1), max_size=5)), np.int64)
-    x, y = Rows(shards, starts.tolist()).gather(first, T)
-    assert x.dtype == y.dtype == np.int64
-    assert x.shape == y.shape == (len(first), T)
+    x, y = (np.zeros((len(first), T), np.int64) for _ in range(2))
+    Rows(shards, starts.tolist()).gather(first, x, y, np.arange(len(first)))
     assert x.tolist() == [stream[f : f + T].tolist() for f in first]
     assert y.tolist() == [stream[f + 1 : f + T + 1].tolist() for f in first]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": 2}, {"align_documents": True}, {"shuffle": 2, "random_offsets": True}]
+)
+def test_row_starts_are_where_the_rows_are(folder, options):
+    loader = numpy_loader(folder, "train", 2, 16, 1, 2, **options)
+    for i in (0, 3, len(loader) + 1):
+        x, _ = loader.batch(i)
+        assert [loader.stream.read(s, s + 16).tolist() for s in loader.row_starts(i).tolist()] == x.tolist()
+    with pytest.raises(ConfigError, match="pieces of documents"):
+        numpy_loader(folder, "train", 1, 16, packing="best_fit").row_starts(0)
