@@ -23,21 +23,30 @@ if TYPE_CHECKING:
     from gpu_curate.loader import ShardLoader
     from gpu_curate.quality.score import Score
     from gpu_curate.section import Section
+    from gpu_curate.stages import Made, Stage
+    from gpu_curate.stages.order import STAGES
+    from gpu_curate.stages.part import Part
+    from gpu_curate.store.receipts import Counts
     from gpu_curate.torch_dataset import TorchDataset
 
 # No submodule may have one of these names: importing it would put it in the name's place.
 _MODULE_OF = {
     "Config": "config",
     "ConfigError": "errors",
+    "Counts": "store.receipts",
     "Decisions": "api.statistics",
     "Duplicates": "api.duplicates",
     "GpuCurateError": "errors",
     "InputError": "errors",
+    "Made": "stages",
+    "Part": "stages.part",
     "Run": "api.runs",
     "Score": "quality.score",
+    "STAGES": "stages.order",
     "Scrubbed": "api.texts",
     "Section": "section",
     "ShardLoader": "loader",
+    "Stage": "stages",
     "Tokenized": "api.texts",
     "TorchDataset": "torch_dataset",
     "contaminated": "api.statistics",
@@ -54,17 +63,22 @@ _MODULE_OF = {
 }
 
 __all__ = [
+    "STAGES",
     "Config",
     "ConfigError",
+    "Counts",
     "Decisions",
     "Duplicates",
     "GpuCurateError",
     "InputError",
+    "Made",
+    "Part",
     "Run",
     "Score",
     "Scrubbed",
     "Section",
     "ShardLoader",
+    "Stage",
     "Tokenized",
     "TorchDataset",
     "__version__",

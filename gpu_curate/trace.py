@@ -140,7 +140,7 @@ def _cluster_sizes(path: Path, told: dict[int, dict[str, Any]]) -> None:
 
 def _odd(boxes: dict[str, Box], told: dict[int, dict[str, Any]]) -> None:
     """Of every document the score that is rarest beside those of the kept documents of its partition."""
-    parts = [r["part"] for r in boxes["documents"].receipts() if r.get("documents")]
+    parts = [r.part for r in boxes["documents"].receipts() if r.counts.documents]
     first = [_first_id(boxes["documents"].path(part, ".parquet")) for part in parts]
     by_part: dict[str, list[int]] = {}
     for doc_id in sorted(told):

@@ -257,34 +257,6 @@ def test_every_recipe_loads(path):
     assert config.load(path).sources
 
 
-def test_the_stage_of_the_documentation_runs_as_written(tmp_path, monkeypatch, finished):
-    import re
-    import sys as _sys
-    import types
-
-    import pyarrow.parquet as pq
-
-    from gpu_curate.api import pipeline
-    from gpu_curate.runs import fingerprints
-    from gpu_curate.store import fingerprint
-
-    page = (ROOT / "docs" / "how-it-works.md").read_text()
-    block = page.split("<!-- stage example -->")[1].split("<!-- end of stage example -->")[0]
-    module = types.ModuleType("digits")
-    monkeypatch.setitem(_sys.modules, "digits", module)
-    exec(re.search(r"```python\n(.*)```", block, re.S)[1], module.__dict__)
-    everything = fingerprints.all_stages()
-    monkeypatch.setattr(fingerprints, "all_stages", lambda: [*everything, module.Digits()])
-    monkeypatch.setattr(fingerprint, "code_digest", lambda names: "x")
-    monkeypatch.setattr(fingerprints, "code_digest", lambda names: "x")
-    recipe_ = config.load(finished[0] / "r.yaml", ["run.engine=inline"])
-    outcome = pipeline.execute(recipe_, tmp_path / "r")
-    made = [pq.read_table(p) for p in (tmp_path / "r" / "digits").glob("*.parquet")]
-    read = sum(t.num_rows for t in made)
-    assert read == sum(pq.read_metadata(p).num_rows for p in (tmp_path / "r" / "documents").glob("*.parquet"))
-    assert outcome.reused["digits"] == 0
-
-
 @pytest.mark.parametrize(
     ("args", "said"),
     [

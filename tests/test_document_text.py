@@ -30,12 +30,16 @@ from gpu_curate.api import pipeline
 from gpu_curate.device import cudf_columns
 from gpu_curate.errors import FatalError
 from gpu_curate.report.samples import Library
+from gpu_curate.runs.checks import without_effect
 from gpu_curate.runs.planning import make_plan
 from gpu_curate.sources import Split
 from gpu_curate.stages import Context
 from gpu_curate.stages import partition_text as document_text
+from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.documents.stage import Documents
-from gpu_curate.stages.partition_text import device_text, host_text, read_origin, text_file, without_effect
+from gpu_curate.stages.order import intake_of
+from gpu_curate.stages.part import make_box
+from gpu_curate.stages.partition_text import device_text, host_text, read_origin, text_file
 from gpu_curate.store.files import read_json
 
 needs_compiler = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
@@ -50,12 +54,8 @@ def parse(sources: list[dict], **run: Any) -> configs.Config:
 def read(folder: Path, sources: list[dict], **run: Any) -> Context:
     """The documents box of some sources."""
     config = parse(sources, **run)
-    context = Context(folder, config, {"documents": "documents", "rejects": "rejects"})
-    (folder / "documents").mkdir(parents=True)
-    stage = Documents()
-    for part, task in stage.plan(context).items():
-        stage.run(context, part, task)
-    stage.finish(context)
+    context = Context.of(folder, config, {"documents": "documents", "rejects": "rejects"})
+    make_box(Documents(intake_of(config)), context)
     return context
 
 
@@ -86,8 +86,10 @@ def assert_same_documents(copy: Context, reference: Context) -> list[Path]:
         assert whole == [t.encode() for t in pq.read_table(mine, columns=["text"])["text"].to_pylist()]
         some = np.arange(len(whole))[1::3]
         assert texts(other, some) == texts(mine, some) == [whole[i] for i in some]
-        facts = ("documents", "bytes", "sources", "more", "rejected", "skipped")
-        assert [a.receipt(part).get(f) for f in facts] == [b.receipt(part).get(f) for f in facts]
+        one, two = (box.receipt(part, DocumentCounts) for box in (a, b))
+        assert one.more == two.more
+        facts = ("documents", "bytes", "sources", "rejected", "skipped")
+        assert [getattr(one.counts, f) for f in facts] == [getattr(two.counts, f) for f in facts]
         referring += [other] if origin(other) else []
     return referring
 
@@ -231,10 +233,9 @@ def test_what_changes_or_cannot_be_read_again_is_copied(tmp_path, keys, name):
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     source = {"name": "j", "type": "jsonl", "path": str(tmp_path / name)}
     data = {"sources": [source], "normalize": None, "tokenizer": {"path": "x"}, "run": {"by_reference": BOTH}, **keys}
-    context = Context(tmp_path / "r", configs.parse(data), {"documents": "documents"})
-    (tmp_path / "r" / "documents").mkdir(parents=True)
-    for part, task in Documents().plan(context).items():
-        Documents().run(context, part, task)
+    config = configs.parse(data)
+    context = Context.of(tmp_path / "r", config, {"documents": "documents"})
+    make_box(Documents(intake_of(config)), context)
     (path,) = paths(context)
     assert origin(path) is None
     assert len(texts(path)) == 1
@@ -244,10 +245,8 @@ def test_counting_personal_data_changes_nothing(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "tess@example.org wrote"}\n')
     source = {"name": "j", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}
     config = configs.parse({**parse([source]).model_dump(), "pii": {"email": "count"}})
-    context = Context(tmp_path / "r", config, {"documents": "documents"})
-    (tmp_path / "r" / "documents").mkdir(parents=True)
-    for part, task in Documents().plan(context).items():
-        Documents().run(context, part, task)
+    context = Context.of(tmp_path / "r", config, {"documents": "documents"})
+    make_box(Documents(intake_of(config)), context)
     (path,) = paths(context)
     assert origin(path)
     assert texts(path) == [b"tess@example.org wrote"]
@@ -389,7 +388,7 @@ def test_a_run_by_reference_writes_what_one_with_a_copy_writes(inputs, copied, t
     assert {bool(origin(p)) for p in paths(outcome.context)} == {True, False}  # .gz and text files are copied
     reports = [read_json(r / "report" / "report.json") for r in (copied, tmp_path / "r")]
     assert len({json.dumps([r[k] for k in ("documents", "tokens", "bytes", "splits", "text")]) for r in reports}) == 1
-    before = Context(copied, outcome.context.config, read_json(copied / "run.json")["folders"])
+    before = Context.of(copied, outcome.context.config, read_json(copied / "run.json")["folders"])
     box = before.box("documents")
     ids = np.concatenate([box.read_table(p)["doc_id"].to_numpy() for p in box.parts()])
     assert Library(outcome.context).read(ids) == Library(before).read(ids)

@@ -40,7 +40,14 @@ def test_all_examples_are_under_test():
         "score_a_parquet_file.py",
         "train_a_small_model.py",
         "your_own_filter.py",
+        "your_own_stage.py",
     ]
+
+
+def test_your_own_stage(tmp_path):
+    out = run("your_own_stage.py", tmp_path)
+    assert "documents that mention a word: {'ferry': 1, 'lamps': 2}, 0 partitions reused" in out
+    assert "{'ferry': 1, 'lamps': 2}, 1 partitions reused" in run("your_own_stage.py", tmp_path)
 
 
 def test_dedup_a_dataframe(tmp_path):

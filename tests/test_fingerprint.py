@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from corpora import recipe
@@ -11,9 +15,11 @@ from places import ROOT
 
 from gpu_curate import config
 from gpu_curate.runs.fingerprints import fingerprints
-from gpu_curate.stages.order import all_stages
-from gpu_curate.store import fingerprint
+from gpu_curate.stages.order import stages_of
+from gpu_curate.store import code
 from gpu_curate.tokenizer.training import train
+
+PACKAGE = ROOT / "gpu_curate"
 
 
 def prints(tmp_path, **keys):
@@ -60,62 +66,172 @@ def test_another_tokenizer_of_the_same_size_moves_the_tokens(tmp_path):
     assert before["documents"] == after["documents"]
 
 
-def test_code_of_a_module_its_data_and_imported_filters_are_covered(tmp_path, monkeypatch):
-    package = tmp_path / "p"
-    (package / "ops" / "x").mkdir(parents=True)
-    (package / "text").mkdir()
-    files = [package / "ops" / "x" / "cpu.py", package / "text" / "w.py", package / "text" / "w.yaml"]
-    for file in files:
-        file.write_text("1")
-    (package / "ops" / "x" / "gpu.py").write_text("1")
-    monkeypatch.setattr(fingerprint, "_PACKAGE", package)
-
-    def digest():
-        fingerprint.code_digest.cache_clear()
-        return fingerprint.code_digest(("ops.x", "text.w"))
-
-    try:
-        first = digest()
-        for file in files:
-            file.write_text("2")
-            assert digest() != first, file
-            file.write_text("1")
-        (package / "ops" / "x" / "gpu.py").write_text("2")
-        assert digest() == first
-    finally:
-        fingerprint.code_digest.cache_clear()
+# ------------------------------------------------------------------------------------------------ the import graph
 
 
-@pytest.mark.parametrize("stage", all_stages(), ids=lambda s: s.name)
-def test_every_module_that_a_stage_imports_is_in_its_fingerprint(stage):
-    """What a stage's ops and text modules import, found by importing them in a process of its own."""
-    package = ROOT / "gpu_curate"
-    own = [c for c in stage.code if c.split(".")[0] in ("ops", "quality", "text")]
-    modules = [f"gpu_curate.{c}" for c in own if (package / c.replace(".", "/")).with_suffix(".py").exists()]
-    modules += [f"gpu_curate.{c}" for c in own if (package / c.replace(".", "/")).is_dir()]
-    modules += [f"gpu_curate.{c}.cpu" for c in own if (package / c.replace(".", "/") / "cpu.py").exists()]
-    code = f"import sys\nfor m in {modules!r}: __import__(m)\nprint(*[m for m in sys.modules if m.startswith('gpu_curate.')])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    imported = {m.removeprefix("gpu_curate.") for m in done.stdout.split()}
-    # jit compiles and does not compute; privacy is what errors say (where it makes names, it is in `code`); what sections say is in the settings of a stage
-    common = {"section", "text.sections", "errors", "document", "jit", "compiled", "privacy", "ops", "text"}
-    covered = {*stage.code, *(c for s in all_stages() if s.name in upstream(stage) for c in s.code)}
-    assert not {m for m in imported - common if not any(m == c or m.startswith(f"{c}.") for c in covered)}
-
-
-def upstream(stage):
-    """Names of the boxes a stage depends on, however far: their fingerprints are part of its own."""
-    everything = config.parse(
+def everything(tmp_path):
+    """A recipe that has a use for every stage."""
+    sets = [{"name": a, "path": "x", "action": a} for a in ("decontaminate", "train_only")]
+    return config.parse(
         {
             "sources": [{"name": "s", "type": "jsonl", "path": "x"}],
-            "tokenizer": {"path": "t"},
-            "references": [{"name": a, "path": "x", "action": a} for a in ("decontaminate", "train_only")],
+            "tokenizer": {"train": {"vocab_size": 300}},
+            "references": sets,
         }
     )
-    found, left = set(), [stage]
-    while left:
-        s = left.pop()
-        names = {*s.reads(everything), *([s.follows] if s.follows else [])} - found
-        found |= names
-        left += [t for t in all_stages() if t.name in names]
-    return found
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A copy of the package that may be changed, and a function: box → its code's digest."""
+    copy = tmp_path / "gpu_curate"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code, "_PACKAGE", copy)
+
+    def forget():
+        for cached in (code._modules, code._names, code._own_edges, code._data_files, code._own_content):
+            cached.cache_clear()
+
+    def digests():
+        forget()
+        return {s.name: code.code_digest(code.file_of(type(s))) for s in stages_of(everything(tmp_path))}
+
+    yield copy, digests
+    forget()
+
+
+# These import who made the boxes that they read. They follow those anyway: the fingerprints of inputs are part of theirs.
+BEHIND = {"duplicates", "decisions", "shards"}
+
+
+@pytest.mark.parametrize(
+    ("file", "moved"),
+    [
+        ("ops/text_stats/cpu.py", {"scores", "decisions", "shards"}),
+        ("ops/text_stats/character_classes.npz", {"scores", "decisions", "shards"}),
+        ("ops/ngrams/cpu.py", {"contamination"}),
+        ("ops/minhash/cpu.py", {"signatures", "reference_signatures", "contamination", *BEHIND}),
+        ("ops/components/leaders.py", BEHIND),
+        ("stages/shard_layout.py", {"shards"}),
+        ("stages/token_copy.py", {"shards"}),
+        ("text/language.py", {"scores", "decisions", "shards"}),
+        ("text/languages.tsv", {"scores", "decisions", "shards"}),
+        ("text/wikitext/wikitext.yaml", {"documents"}),
+        ("text/html.py", {"documents"}),
+        ("sources/warc_process.py", {"documents"}),
+        ("tokenizer/limits.py", {"tokenizer", "tokens", "decisions", "shards"}),
+        ("formats.py", {"shards"}),
+        ("cli.py", set()),
+        ("console.py", set()),
+        ("report/accounts.py", set()),
+        ("tools/export.py", set()),
+        ("runs/scheduler.py", set()),
+        ("config/load.py", set()),
+        ("errors.py", set()),
+        ("jit.py", set()),
+        ("device/backend.py", set()),
+        ("ops/minhash/gpu.py", set()),
+        ("ops/minhash/kernels.cu", set()),
+        ("stages/sections.py", set()),
+    ],
+)
+def test_a_changed_file_moves_exactly_the_stages_that_use_it(package, file, moved):
+    folder, digests = package
+    before = digests()
+    path = folder / file
+    path.write_bytes(path.read_bytes() + b"\n")
+    after = digests()
+    found = {name for name in before if before[name] != after[name]}
+    assert found == moved
+
+
+def plain_imports(file):
+    """The modules of the package that a file names in an import: the whole file parsed."""
+    tree = ast.parse(file.read_bytes())
+    tests = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+    typed = {inner for test in tests for line in test.body for inner in ast.walk(line)}
+    found = set()
+    for node in set(ast.walk(tree)) - typed:
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{a.name}" for a in node.names}
+            found |= {n if code._short(n) in code._modules() else node.module for n in names}
+    return {n for n in found if n.partition(".")[0] == "gpu_curate"}
+
+
+def test_the_imports_of_every_module_are_those_that_a_whole_parse_finds():
+    for name, file in code._modules().items():
+        source = Path(file).read_bytes()
+        found = {n for n in code._imports(source, None) if n.partition(".")[0] == "gpu_curate"}
+        plain = plain_imports(Path(file))
+        assert plain <= found <= plain | {"gpu_curate"}, name  # the example of a docstring may look like a statement
+
+
+def test_lazy_imports_count_and_those_for_types_and_prose_do_not():
+    source = b'''"""From the docs:
+import gpu_curate.cli
+"""
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpu_curate.report import page
+
+    from gpu_curate.api import (
+        runs,
+    )
+from gpu_curate.text import (
+    html,
+    language as l,
+)
+
+def f():
+    if True:
+        import gpu_curate.ops.words, os
+    from gpu_curate.sources.jsonl import BOM
+'''
+    assert code._imports(source, None) - {"gpu_curate.cli"} == {
+        "typing",
+        "typing.TYPE_CHECKING",
+        "gpu_curate.text.html",
+        "gpu_curate.text.language",
+        "gpu_curate.ops.words",
+        "os",
+        "gpu_curate.sources.jsonl",
+    }
+
+
+def test_what_is_left_out_has_a_reason_and_is_there():
+    assert all(code.EXCLUDED.values())
+    assert {name for name in code.EXCLUDED if name not in code._modules()} == set()
+
+
+def test_every_module_that_a_worker_loads_is_covered_or_left_out_by_name(tmp_path):
+    """What importing a stage's module brings, in a process of its own, against the graph."""
+    stages = {code.file_of(type(s)) for s in stages_of(everything(tmp_path))}
+    covered = {name for root in stages for name in code.files(root)}
+    names = [f"gpu_curate.{root}" for root in sorted(stages)]
+    script = f"import sys\nfor m in {names!r}: __import__(m)\nprint(*[m for m in sys.modules if m.startswith('gpu_curate.')])"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = {m.removeprefix("gpu_curate.") for m in done.stdout.split()}
+    files = {name: os.path.relpath(code._modules()[name], PACKAGE) for name in loaded}
+    parents = {
+        n for n in loaded if any(m.startswith(f"{n}.") for m in loaded)
+    }  # Python runs them first; see test_imports
+    assert {n for n, f in files.items() if f not in covered and not code.excluded(n)} <= parents
+
+
+def test_the_start_of_a_run_takes_no_time_for_its_code(tmp_path):
+    """Digests of all stages from nothing: a bound that is loose, since the machine may be busy."""
+    script = (
+        "import time\nfrom gpu_curate.store import code\n"
+        f"roots = {sorted({code.file_of(type(s)) for s in stages_of(everything(tmp_path))})!r}\n"
+        "start = time.process_time()\nfor root in roots: code.code_digest(root)\nprint(time.process_time() - start)"
+    )
+    took = [
+        float(
+            subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        )
+        for _ in range(3)
+    ]
+    assert min(took) < 0.3

@@ -113,7 +113,6 @@ ALLOWED_CIRCLES = {
 ALLOWED_UPWARD = {
     ("document", "device.cudf_columns"),  # see the circles
     ("guard", "sources.footers"),
-    ("device.backend", "stages.partition_text"),  # `compute` reads the text of a partition for the stage that asks
 }
 
 

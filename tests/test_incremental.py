@@ -367,7 +367,7 @@ def test_another_limit_reuses_what_stays_equal(runs, before, after):
     second = runs("r", {"max_documents": after})
     assert_same(second, runs.from_nothing(second, {"max_documents": after}))
     old, new = (
-        {r["files"][1]["xxh3"]: (box.folder / r["files"][1]["file"]).stat().st_ino for r in box.receipts()}
+        {r.files[1].xxh3: (box.folder / r.files[1].file).stat().st_ino for r in box.receipts()}
         for box in (first.context.box("documents"), second.context.box("documents"))
     )
     assert made(second)["tokens"] == made(second)["scores"] == len(new.keys() - old.keys())
@@ -506,7 +506,7 @@ def test_a_late_reject_is_not_taken_over_under_another_name(runs, corpus, monkey
 
     monkeypatch.setattr(Encoder, "encode_column", refusing)
     first = runs("r")
-    rejected = [r["late_rejects"] for r in first.context.box("tokens").receipts()]
+    rejected = [r.late_rejects for r in first.context.box("tokens").receipts()]
     assert all(rejected)
     second = runs("r", {"keep_columns": ["url"]})
     assert made(second)["tokens"] == len(rejected)

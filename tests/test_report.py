@@ -31,6 +31,7 @@ from gpu_curate.report.funnel import folded
 from gpu_curate.report.page import page
 from gpu_curate.report.reasons import GROUPS, REASONS, group, ordered
 from gpu_curate.report.rules import card, looks_like_code
+from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.partition_text import text_file
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.files import read_json
@@ -468,8 +469,8 @@ def test_bytes_passed_over_and_what_told_an_encoding_are_counted(tmp_path, token
     assert facts["documents"] == {"read": 7, "rejected": 1, "dropped": {}, "kept": 6}
     assert facts["passed_bytes"] == {"cc": 120}
     assert facts["charset_evidence"] == {"cc": {"bytes": 4, "header": 2}}
-    (receipt,) = context.box("documents").receipts()
-    assert receipt["charset_evidence"] == {"cc": {str(tmp_path / "a.arc"): {"header": 2, "bytes": 4}}}
+    (receipt,) = context.receipts("documents", DocumentCounts)
+    assert receipt.counts.charset_evidence == {"cc": {str(tmp_path / "a.arc"): {"header": 2, "bytes": 4}}}
     (row,) = map(json.loads, (next((tmp_path / "run").rglob("*rejects*/*.jsonl"))).read_text().splitlines())
     assert (row["reason"], row["passed_bytes"]) == ("no record header where one is due", 120)
     parsed = Page((tmp_path / "run" / "report" / "index.html").read_text(encoding="utf-8"))

@@ -15,6 +15,7 @@ from gpu_curate.errors import ConfigError, CorruptError, FatalError
 from gpu_curate.store.artifact import RECEIPTS, Box
 from gpu_curate.store.files import publish, write_table
 from gpu_curate.store.lock import remove_temporaries, run_lock
+from gpu_curate.store.receipts import Counts, Receipt
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path):
@@ -45,7 +46,7 @@ def committed(tmp_path):
     box = Box(tmp_path / "box")
     path = box.path("000000", ".parquet")
     write_table(path, pa.table({"a": [1, 2, 3]}))
-    box.commit("000000", [path], {"documents": 3})
+    box.commit(Receipt("000000", box.written([path]), Counts(documents=3)))
     return box, path
 
 
@@ -59,7 +60,7 @@ def test_a_partition_without_a_receipt_does_not_exist(tmp_path):
 def test_a_receipt_carries_facts_and_the_table_reads_back(tmp_path):
     box, _ = committed(tmp_path)
     assert box.parts() == ["000000"]
-    assert box.receipt("000000")["documents"] == 3
+    assert box.receipt("000000").counts.documents == 3
     assert box.read_table("000000")["a"].to_pylist() == [1, 2, 3]
 
 
@@ -72,10 +73,10 @@ def test_a_shorter_file_is_no_partition(tmp_path):
 def test_the_receipts_of_a_box_are_those_of_its_whole_partitions_in_order(tmp_path):
     box, path = committed(tmp_path)
     for number in (2, 1):
-        box.commit(f"{number:06d}", [], {"documents": number})
-    assert [(r["part"], r["documents"]) for r in box.receipts()] == [("000000", 3), ("000001", 1), ("000002", 2)]
+        box.commit(Receipt(f"{number:06d}", (), Counts(documents=number)))
+    assert [(r.part, r.counts.documents) for r in box.receipts()] == [("000000", 3), ("000001", 1), ("000002", 2)]
     path.unlink()
-    assert [r["part"] for r in box.receipts()] == ["000001", "000002"]
+    assert [r.part for r in box.receipts()] == ["000001", "000002"]
     assert list(Box(tmp_path / "none").receipts()) == []
 
 
@@ -89,7 +90,17 @@ def test_a_changed_byte_is_corrupt_and_the_receipt_goes(tmp_path):
     assert box.receipt("000000") is None
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"part": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"part": 1}',
+        '{"part": "000000", "files": [], "documents": "many"}',
+        '{"part": "000000", "files": [3]}',
+    ],
+)
 def test_a_broken_receipt_is_no_receipt(tmp_path, text):
     box, _ = committed(tmp_path)
     (box.folder / RECEIPTS / "part-000000.json").write_text(text)

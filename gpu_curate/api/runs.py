@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gpu_curate.config import Config
     from gpu_curate.loader import ShardLoader
     from gpu_curate.runs.places import Boxes
+    from gpu_curate.stages import Stage
+    from gpu_curate.stages.order import OfRecipe
 
 
 def run(
@@ -32,6 +34,7 @@ def run(
     fresh: bool = False,
     trust_code: bool = False,
     progress: Any = None,
+    stages: Iterable[OfRecipe | Stage] | None = None,
 ) -> Run:
     """Run a recipe, as `gpu-curate run` does: the same bytes, and what an earlier call has finished is reused.
 
@@ -46,6 +49,7 @@ def run(
         trust_code: files of Python that the recipe names are run; their paths are relative to the recipe's folder, of a
             dict to the current one.
         progress: a `gpu_curate.runs.progress.Progress`; None shows bars where standard error is a terminal.
+        stages: `[*gpu_curate.STAGES, MyStage()]`: steps of your own behind those that they read.
     Returns:
         Run, with its warnings.
     Raises:
@@ -55,6 +59,7 @@ def run(
     from gpu_curate.api.pipeline import execute
     from gpu_curate.config import Config, load, parse
     from gpu_curate.config.own import codes, resolve
+    from gpu_curate.stages.order import STAGES
 
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # as the standard library asks
         raise ConfigError(
@@ -84,9 +89,9 @@ def run(
         from gpu_curate.terminal import make_progress
 
         with make_progress(quiet=False, to_stderr=True) as bars:
-            outcome = execute(config, Path(out), bars, fresh)
+            outcome = execute(config, Path(out), bars, fresh, STAGES if stages is None else stages)
     else:
-        outcome = execute(config, Path(out), progress, fresh)
+        outcome = execute(config, Path(out), progress, fresh, STAGES if stages is None else stages)
     if outcome.failures:
         raise FatalError("; ".join(outcome.failures), f"all else is written: gpu_curate.open_run({os.fspath(out)!r})")
     return Run(Path(out), tuple(outcome.warnings))

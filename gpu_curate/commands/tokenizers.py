@@ -23,7 +23,7 @@ def train(
     max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Read at most so much text.")] = 1 << 30,
 ) -> None:
     """Train a byte-level BPE. Same input in the same order, same file."""
-    from gpu_curate.stages.tokenizer import train_from_files
+    from gpu_curate.tools.train_tokenizer import train_from_files
 
     facts = train_from_files(paths, out, vocab_size, eot, text_column, max_bytes)
     for reason in facts["rejected"][:5]:

@@ -88,16 +88,6 @@ def _check_names(quality: Quality) -> None:
     bits(quality)
 
 
-def require(config: Config) -> None:
-    """Refuse a config whose classes nobody has imported. Raises: ConfigError."""
-    missing = [name for name, own in config.quality.own.items() if own.resolved is None or own.resolved.code is None]
-    if missing:
-        raise ConfigError(
-            f"quality.{missing[0]}: this code is not loaded",
-            "gpu_curate.config.load and gpu_curate.run load it, with trust_code=True",
-        )
-
-
 def codes(config: Config) -> list[Code]:
     """The code that a config was resolved with."""
     resolved = (own.resolved for own in config.quality.own.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,11 +79,17 @@ class Computed(NamedTuple):
     facts: dict[str, str]  # for the receipt: `read_by_cpu`, why cuDF's text was not taken
 
 
-def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str, Any]]) -> Computed:
-    """Run `function` on the text column of a documents partition, where the run puts documents.
+def compute(
+    backend: str,
+    on_host: Callable[[], TextColumn],
+    on_device: Callable[[], tuple[TextColumn, str | None]],
+    function: Callable[[TextColumn], dict[str, Any]],
+) -> Computed:
+    """Run `function` on the texts of a partition, where the run puts documents.
 
     Args:
-        path: the Parquet file of its texts.
+        backend: cpu or gpu.
+        on_host, on_device: read the texts; the second says why it did not take those of cuDF, if it did not.
         function: texts → arrays whose first axis is the document; called with a column on the host or the device.
     Returns:
         the arrays. Text that cuDF reads otherwise than the documents stage did is read by the CPU, and the report says
@@ -92,10 +97,8 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
     Raises:
         DeviceError: the device cannot be used for another reason. Falling back would hide it, and its remedy.
     """
-    from gpu_curate.stages.partition_text import device_text, host_text
-
-    if context.backend != "gpu":
-        return Computed(function(host_text(path)), "cpu", {})
+    if backend != "gpu":
+        return Computed(function(on_host()), "cpu", {})
     from gpu_curate.device.runtime import cuda, in_batches
     from gpu_curate.device.runtime import to_device as upload
 
@@ -109,14 +112,14 @@ def compute(context: Any, path: Path, function: Callable[[TextColumn], dict[str,
 
     try:
         try:
-            text, reason = device_text(path)
+            text, reason = on_device()
         except cuda().out_of_memory:  # the whole partition does not fit: its halves may
-            text = host_text(path)
+            text = on_host()
             made = in_batches(text, lambda part: arrays(upload(part)))
         else:
             made = in_batches(text, arrays)
     except DeviceFull:
-        return Computed(function(host_text(path)), "cpu (device full)", {})
+        return Computed(function(on_host()), "cpu (device full)", {})
     made_here = dict(zip(names, made, strict=True))
     if reason is None:
         return Computed(made_here, "gpu", {})

@@ -20,8 +20,8 @@ from gpu_curate.quality.columns import PREFIX
 from gpu_curate.report.marks import marks
 from gpu_curate.report.reasons import NOT_DRAWN, meaning
 from gpu_curate.report.samples import Document, Library, shared_runs
-from gpu_curate.stages.contamination import benchmarks
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
+from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.signatures import fuzzy_of
 
 DIFF_WORDS = 2000  # of each text that a diff compares; its cost grows with their product
@@ -183,7 +183,7 @@ def _contamination(stored: Stored, found: Found) -> list[dict[str, Any]]:
     if not stored.has("contamination"):
         return []
     told = []
-    for reference in benchmarks(stored.config):
+    for reference, _ in benchmarks_of(stored.config):
         columns = [f"{key}_{reference.name}" for key in ("coverage", "hits", "item")]
         row = stored.table("contamination", found.part, columns).slice(found.number, 1).to_pylist()[0]
         coverage, hits, item = (row[name] for name in columns)

@@ -23,8 +23,8 @@ from gpu_curate.inquiry.stored import Array, Stored
 from gpu_curate.quality import bits, rules
 from gpu_curate.quality.columns import PREFIX, compared
 from gpu_curate.quality.rule import Rule
-from gpu_curate.stages.contamination import benchmarks
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, RunCorpus, settings_of
+from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.reasons import OTHER_BITS, in_order
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.rule_values import check_columns_hold_numbers, column_values
@@ -125,8 +125,10 @@ def _language(old: Config, new: Config) -> list[Change]:
 
 
 def _contaminated(old: Config, new: Config) -> list[Change]:
-    limits = {f"coverage_{r.name}": np.float32(r.max_coverage) for r in benchmarks(new)}  # as the stage compares them
-    if limits == {f"coverage_{r.name}": np.float32(r.max_coverage) for r in benchmarks(old)}:
+    limits = {
+        f"coverage_{r.name}": np.float32(r.max_coverage) for r, _ in benchmarks_of(new)
+    }  # as the stage compares them
+    if limits == {f"coverage_{r.name}": np.float32(r.max_coverage) for r, _ in benchmarks_of(old)}:
         return []
     return [Change("contaminated", "contamination", tuple(limits), "max", _itself, tuple(limits.values()))]
 
@@ -210,7 +212,7 @@ def _newly_compared(stored: Stored, config: Config) -> list[str]:
             f"quality.columns.{gone[0]}: the run rejected documents whose value is no number, and decided nothing else of them",
             "run the recipe without the bound: decisions and shards are made anew, the rest stays",
         )
-    check_columns_hold_numbers(replace(stored.context, config=config))
+    check_columns_hold_numbers(stored.context, config.quality)
     return [name for name in compared(new) if name not in compared(old)]
 
 
@@ -258,9 +260,8 @@ def _exact_anew(stored: Stored, config: Config) -> Recount:
     from gpu_curate import dedup
     from gpu_curate.ops.components import Components  # Numba: most questions do without
 
-    context = replace(stored.context, config=config, backend="cpu")
-    corpus = RunCorpus(context)
-    settings = settings_of(config)
+    corpus = RunCorpus(replace(stored.context.boxes, backend="cpu"), config.references)
+    settings = settings_of(config.dedup)
     copies, originals = dedup.exact_copies(corpus, settings)
     components = Components(len(corpus))
     components.add_edges(originals, copies)

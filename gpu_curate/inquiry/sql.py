@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_curate.errors import ConfigError, install, one_line
 from gpu_curate.inquiry.stored import Stored
-from gpu_curate.stages.contamination import benchmarks
+from gpu_curate.stages.order import benchmarks_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,7 @@ def _definitions(stored: Stored) -> dict[str, str]:
             f'SELECT doc_id, {_text(r.name)} AS "set", {_name("coverage_" + r.name)} AS coverage, '
             f"{_name('hits_' + r.name)} AS hits, {_name('item_' + r.name)} AS item FROM ({beside}) "
             f"WHERE {_name('hits_' + r.name)} > 0"
-            for r in benchmarks(stored.config)
+            for r, _ in benchmarks_of(stored.config)
         ]
         found["contamination"] = " UNION ALL ".join(sets)
     if stored.has("shards") and (path := stored.box("shards").folder / "documents.parquet").exists():

@@ -22,6 +22,7 @@ from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError
 from gpu_curate.runs.finished import open_run
 from gpu_curate.stages import Context
+from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.partition_text import host_text, read_origin, text_file
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.stages.shards import published_names
@@ -61,7 +62,7 @@ class Stored:
 
     def late_rejects(self, box: str) -> int:
         """Documents that the step of a box rejected."""
-        return sum(r.get("late_rejects", 0) for r in self.box(box).receipts())
+        return sum(r.late_rejects for r in self.box(box).receipts())
 
     def has(self, name: str) -> bool:
         return self.context.has(name)
@@ -130,7 +131,7 @@ class Stored:
     @cached_property
     def parts_with_documents(self) -> list[str]:
         """Those of `parts` that hold a document."""
-        return [r["part"] for r in self.box("documents").receipts() if r.get("documents")]
+        return [r.part for r in self.box("documents").receipts() if r.counts.documents]
 
     def first_id(self, part: str) -> int:
         """The lowest doc_id of a partition, from its footer."""
@@ -161,13 +162,13 @@ class Stored:
             return file.read(use_threads=False)
 
     def documents(self) -> int:
-        return sum(r.get("documents", 0) for r in self.box("documents").receipts())
+        return sum(r.counts.documents for r in self.box("documents").receipts())
 
     def source_documents(self) -> dict[str, int]:
         """Source → documents in documents/."""
         found = {s.name: 0 for s in self.config.sources}
-        for receipt in self.box("documents").receipts():
-            for name, count in receipt.get("sources", {}).items():
+        for receipt in self.box("documents").receipts(DocumentCounts):
+            for name, count in receipt.counts.sources.items():
                 found[name] += count
         return found
 
@@ -182,7 +183,7 @@ class Stored:
 
     def rejected(self) -> int:
         """Records that could not be read into documents/."""
-        return sum(sum(r.get("rejected", {}).values()) for r in self.box("documents").receipts())
+        return sum(sum(r.counts.rejected.values()) for r in self.box("documents").receipts(DocumentCounts))
 
     def not_drawn(self) -> dict[str, int]:
         """Documents, tokens and bytes that passed every rule and that the mixture of the shards left out."""

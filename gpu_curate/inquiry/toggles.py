@@ -15,7 +15,7 @@ from gpu_curate.quality import FAMILIES, Quality, rules
 from gpu_curate.quality.columns import FAMILY as COLUMNS
 from gpu_curate.quality.columns import PREFIX
 from gpu_curate.quality.rule import Rule
-from gpu_curate.stages.contamination import benchmarks
+from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.reasons import OTHER_REASONS
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.store.run_directory import differences
@@ -104,7 +104,7 @@ def key_of(config: Config, name: str) -> str:
     if name == "language":
         return "language.min_score"
     if name == "contaminated":
-        sets = [r.name for r in benchmarks(config)]
+        sets = [r.name for r, _ in benchmarks_of(config)]
         if len(sets) == 1:
             return f"{_set_key(config, sets[0])}.max_coverage"
         raise ConfigError(
@@ -146,7 +146,7 @@ def _off(config: Config, name: str) -> list[str]:
         "language": ["language.keep=null"],
         "exact_duplicate": ["dedup.exact=false"],
         "fuzzy_duplicate": ["dedup.fuzzy=null"],
-        "contaminated": [f"{_set_key(config, r.name)}.max_coverage=1.0" for r in benchmarks(config)],
+        "contaminated": [f"{_set_key(config, r.name)}.max_coverage=1.0" for r, _ in benchmarks_of(config)],
         "too_few_tokens": ["min_tokens=0"],
     }[name]
 

@@ -17,13 +17,22 @@ from gpu_curate.report.suits import rule_warnings
 from gpu_curate.report.sums import Decided, Read
 from gpu_curate.sources.listing import passed_over_sentence
 from gpu_curate.stages import Context
+from gpu_curate.stages.contamination import ContaminationCounts, self_test, tested
+from gpu_curate.stages.decisions import DecisionCounts
+from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.documents.schema import PASSED_OVER
+from gpu_curate.stages.duplicates import DuplicateCounts
+from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.reasons import OTHER_BITS
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.rule_values import rules_of_run
-from gpu_curate.stages.tokens import MUCH_UNKNOWN, unknown_share
+from gpu_curate.stages.scores import ScoreCounts
+from gpu_curate.stages.text_counts import TextCounts
+from gpu_curate.stages.tokens import TokenCounts
+from gpu_curate.stages.unknown_tokens import MUCH, unknown_share
 from gpu_curate.store.files import read_columns, read_json
 from gpu_curate.store.fingerprint import versions
+from gpu_curate.store.receipts import Counts, total
 
 if TYPE_CHECKING:
     from gpu_curate.config import Config
@@ -40,8 +49,8 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         FatalError: documents or tokens in differ from kept + dropped (+ rejected), or a split from its documents.
     """
     context = outcome.context
-    documents = _receipts(context, "documents")
-    decisions = _receipts(context, "decisions")
+    documents = [receipt.counts for receipt in context.receipts("documents", DocumentCounts)]
+    decisions = [receipt.counts for receipt in context.receipts("decisions", DecisionCounts)]
     manifest = _manifest(context)
     read, decided = Read.of(documents), Decided.of(decisions, documents)
     by_source, by_reason = decided.by_source, decided.by_reason
@@ -65,7 +74,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         *_unknown_warnings(context),
         *rule_warnings(context, by_source),
         *intake_warnings({"sources": sources, **said}),
-        *_incomplete({f for r in documents for f in r.get("incomplete", [])}, said),
+        *_incomplete({f for of in documents for f in of.incomplete}, said),
         *(text for _, text in problems(said)),
     ]
     return {
@@ -92,14 +101,14 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "contamination": contamination,
         "pii": {"counts": dict(read.pii), "samples": dict(read.samples)},
         "markup": _markup(context),
-        "special_texts": sum(r["special_texts"] for r in _receipts(context, "tokens")),
+        "special_texts": sum(r.counts.special_texts for r in context.receipts("tokens", TokenCounts)),
         "unknown_tokens": _unknown_tokens(context),
         "steps": _steps(outcome),
         "seconds": round(outcome.seconds, 3),
         "backend": {"choice": outcome.backend.choice, "reason": outcome.backend.reason},
         "tokenizer": _tokenizer(context),
         "passed_over": _passed_over(context),
-        "incomplete": sorted({f for r in documents for f in r.get("incomplete", [])}),
+        "incomplete": sorted({f for of in documents for f in of.incomplete}),
         "warnings": list(dict.fromkeys(warnings)),
         "notes": _notes(units, contamination),
         "versions": {"gpu_curate": __version__, **versions(LIBRARIES)},
@@ -128,12 +137,10 @@ def _manifest(context: Context) -> dict[str, Any]:
             "train_only_documents": 0,
         },
         "mixture": {"sources": [], "not_drawn": {**none, "bytes_of_text": 0}, "repeated": none},
-        "incomplete_sources": sorted({f for r in _receipts(context, "documents") for f in r["incomplete"]}),
+        "incomplete_sources": sorted(
+            {f for r in context.receipts("documents", DocumentCounts) for f in r.counts.incomplete}
+        ),
     }
-
-
-def _receipts(context: Context, name: str) -> list[dict[str, Any]]:
-    return list(context.box(name).receipts()) if context.has(name) else []
 
 
 def _unit(counts: Counter[str], rejected: int, config: Config) -> dict[str, Any]:
@@ -152,9 +159,9 @@ def _add_not_drawn(context: Context, manifest: dict[str, Any], by_reason: dict[s
             by_reason[unit]["mixture:not_drawn"] += count
 
 
-def _check(documents: list[dict[str, Any]], units: dict[str, Any], manifest: dict[str, Any], context: Context) -> None:
-    read = sum(r["documents"] for r in documents) + sum(sum(r.get("rejected", {}).values()) for r in documents)
-    tokens = sum(r["tokens"] for r in _receipts(context, "tokens"))
+def _check(documents: list[DocumentCounts], units: dict[str, Any], manifest: dict[str, Any], context: Context) -> None:
+    read = sum(of.documents + sum(of.rejected.values()) for of in documents)
+    tokens = sum(r.counts.tokens for r in context.receipts("tokens", TokenCounts))
     repeated = manifest["mixture"]["repeated"]
     held = {unit: sum(s[unit] for s in manifest["splits"].values()) for unit in ("documents", "tokens")}
     for what, left, right in (
@@ -305,10 +312,11 @@ def _notes(units: dict[str, Any], contamination: dict[str, Any]) -> list[str]:
 def _read_by_cpu(context: Context) -> list[str]:
     """A warning if partitions by reference were not what cuDF read."""
     boxes = ("signatures", "scores", "contamination")
-    reasons = {r["part"]: r["read_by_cpu"] for box in boxes for r in _receipts(context, box) if "read_by_cpu" in r}
+    receipts = [r for box in boxes for r in context.receipts(box, TextCounts)]
+    reasons = {r.part: r.counts.read_by_cpu for r in receipts if r.counts.read_by_cpu is not None}
     if not reasons:
         return []
-    of, (part, reason) = len(_receipts(context, "documents")), min(reasons.items())
+    of, (part, reason) = len(context.box("documents").parts()), min(reasons.items())
     return [f"the CPU read the text of {len(reasons)} of {of} partitions for the GPU, e.g. part-{part}: {reason}"]
 
 
@@ -316,7 +324,7 @@ def _lost_clusters(context: Context) -> int:
     """Clusters none of whose members was kept, though a dropped copy failed nothing else."""
     import numpy as np
 
-    if not _receipts(context, "duplicates"):
+    if not context.receipts("duplicates", DuplicateCounts):
         return 0
     own = np.uint64(sum(1 << OTHER_BITS[r] for r in ("exact_duplicate", "fuzzy_duplicate")))
     clusters = read_columns(context.box("duplicates").folder / "clusters.parquet", ["doc_id", "cluster"])
@@ -338,16 +346,18 @@ def _text(context: Context) -> dict[str, dict[str, int]]:
     A partition holds one source only, so the receipts tell.
     """
     found: dict[str, Counter[str]] = defaultdict(Counter)
-    for part in context.box("documents").parts():
-        names = ("documents", "scores", "tokens", "decisions")
-        documents, scores, tokens, decisions = (context.box(name).receipt(part) or {} for name in names)
-        for source in documents.get("sources", {}) if decisions else ():  # one, or none in an empty partition
+    scores = {r.part: r.counts for r in context.receipts("scores", ScoreCounts)}
+    tokens = {r.part: r.counts for r in context.receipts("tokens", TokenCounts)}
+    decisions = {r.part: r.counts for r in context.receipts("decisions", DecisionCounts)}
+    for receipt in context.receipts("documents", DocumentCounts):
+        part, of = receipt.part, receipt.counts
+        for source in of.sources if part in decisions else ():  # one, or none in an empty partition
             found[source].update(
-                documents=documents["documents"],
-                bytes=documents["bytes"],
-                chars=scores["chars"],
-                tokens=tokens["tokens"] - documents["documents"],
-                tokens_kept=decisions["by_reason"]["tokens"].get("kept", 0),
+                documents=of.documents,
+                bytes=of.bytes,
+                chars=scores[part].chars,
+                tokens=tokens[part].tokens - of.documents,
+                tokens_kept=decisions[part].by_reason.tokens.get("kept", 0),
             )
     return {source: dict(counts) for source, counts in found.items()}
 
@@ -355,8 +365,8 @@ def _text(context: Context) -> dict[str, dict[str, int]]:
 def _languages(context: Context) -> dict[str, int]:
     """Documents per language, the commonest first; empty where no model was asked."""
     counts: Counter[str] = Counter()
-    for receipt in _receipts(context, "scores"):
-        counts.update(receipt.get("languages", {}))
+    for receipt in context.receipts("scores", ScoreCounts):
+        counts.update(receipt.counts.languages)
     return dict(counts.most_common())
 
 
@@ -371,15 +381,15 @@ def _markup(context: Context) -> dict[str, dict[str, int]]:
     found: dict[str, Counter[str]] = defaultdict(Counter)
     pairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
     box = context.box("documents")
-    for receipt in box.receipts():
-        if not receipt.get("markup"):
+    for receipt in box.receipts(DocumentCounts):
+        if not receipt.counts.markup:
             continue
-        source = next(iter(receipt["sources"]))
-        found[source].update(receipt["markup"])
-        sampled = any(f["file"].endswith(MARKUP_SUFFIX) for f in receipt["files"])
+        source = next(iter(receipt.counts.sources))
+        found[source].update(receipt.counts.markup)
+        sampled = any(f.file.endswith(MARKUP_SUFFIX) for f in receipt.files)
         if sampled and sum(len(m) for m, _ in pairs[source]) < 16 * MARKUP_SAMPLE_CHARS:
-            pairs[source] += read_json(box.verified(receipt["part"], MARKUP_SUFFIX))
-    for source, sample in pairs.items() if _receipts(context, "tokens") else ():
+            pairs[source] += read_json(box.verified(receipt.part, MARKUP_SUFFIX))
+    for source, sample in pairs.items() if context.receipts("tokens", TokenCounts) else ():
         from gpu_curate.text.normalize import well_formed  # Numba: most reports do without
 
         encoder = open_encoder(context.box("tokens").folder)
@@ -390,58 +400,64 @@ def _markup(context: Context) -> dict[str, dict[str, int]]:
 
 
 def _duplicates(context: Context) -> dict[str, Any]:
-    receipts = _receipts(context, "duplicates")
-    keys = ("candidate_pairs", "components", "exact", "fuzzy", "compared_pairs", "kept_apart")
-    return (
-        {**{k: receipts[0][k] for k in keys if k in receipts[0]}, "lost_clusters": _lost_clusters(context)}
-        if receipts
-        else {}
-    )
+    receipts = context.receipts("duplicates", DuplicateCounts)
+    if not receipts:
+        return {}
+    of = receipts[0].counts
+    facts = {
+        "candidate_pairs": of.candidate_pairs,
+        "components": of.components,
+        "exact": of.exact,
+        "fuzzy": of.fuzzy,
+        "compared_pairs": of.compared_pairs,
+        "kept_apart": of.kept_apart,
+        "lost_clusters": _lost_clusters(context),
+    }
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _contamination(context: Context) -> dict[str, Any]:
-    from gpu_curate.stages.contamination import benchmarks, self_test, tested
-
-    if not _receipts(context, "contamination"):
+    receipts = context.receipts("contamination", ContaminationCounts)
+    if not receipts:
         return {}
-    results = tested(context) or self_test(context)
-    receipts = _receipts(context, "contamination")
+    sets = benchmarks_of(context.config)
+    results = tested(context, sets) or self_test(context, sets)
     return {
         r.name: {
-            "matches": sum(x["matches"][r.name] for x in receipts),
+            "matches": sum(x.counts.matches[r.name] for x in receipts),
             "max_coverage": r.max_coverage,
             "items": results[r.name].items,
             "items_too_short": results[r.name].too_short,
             "self_test": results[r.name].wrong or PLANTED_FOUND,
         }
-        for r in benchmarks(context.config)
+        for r, _ in sets
     }
 
 
 def _unknown_tokens(context: Context) -> dict[str, Any]:
     """The tokenizer's unknown token, and how often it stands in what was read and in what is kept."""
-    receipts = _receipts(context, "tokens")
+    of = [receipt.counts for receipt in context.receipts("tokens", TokenCounts)]
     unknown, _, share = unknown_share(context)
     return {
-        "token": receipts[0]["unknown_token"] if receipts else None,
-        "read": sum(r["unknown_tokens"] for r in receipts),
+        "token": of[0].unknown_token if of else None,
+        "read": sum(c.unknown_tokens for c in of),
         "kept": unknown,
         "share_of_kept": round(share, 6),
-        "texts_without_tokens": sum(r["without_tokens"] for r in receipts),
+        "texts_without_tokens": sum(c.without_tokens for c in of),
     }
 
 
 def _unknown_warnings(context: Context) -> list[str]:
     found = []
     unknown = _unknown_tokens(context)
-    if unknown["share_of_kept"] >= MUCH_UNKNOWN:
+    if unknown["share_of_kept"] >= MUCH:
         found.append(
             f"{unknown['share_of_kept']:.1%} of the tokens that are kept ({unknown['kept']}) are {unknown['token']!r}: the "
             "tokenizer's vocabulary lacks characters of the text"
         )
-    documents = sum(r["documents"] for r in _receipts(context, "tokens"))
+    documents = sum(r.counts.documents for r in context.receipts("tokens", TokenCounts))
     without = unknown["texts_without_tokens"]
-    if without > documents * MUCH_UNKNOWN:
+    if without > documents * MUCH:
         found.append(
             f"the tokenizer makes no token of {without} of {documents} texts: its vocabulary lacks their characters"
         )
@@ -449,9 +465,9 @@ def _unknown_warnings(context: Context) -> list[str]:
 
 
 def _tokenizer(context: Context) -> dict[str, Any]:
-    receipts = _receipts(context, "tokens")
+    receipts = context.receipts("tokens", TokenCounts)
     keys = ("identity", "vocab_size", "eot_id", "dtype", "library", "library_reason")
-    return {k: receipts[0][k] for k in keys} if receipts else {}
+    return {k: getattr(receipts[0].counts, k) for k in keys} if receipts else {}
 
 
 def _steps(outcome: Outcome) -> list[dict[str, Any]]:
@@ -460,21 +476,22 @@ def _steps(outcome: Outcome) -> list[dict[str, Any]]:
     `waited_seconds` before that, when all workers were busy with other steps."""
     steps = []
     for name in outcome.prints:
-        receipts = _receipts(outcome.context, name)
-        backends = sorted({r.get("backend", "cpu") for r in receipts})
+        receipts = outcome.context.receipts(name, outcome.own.get(name, Counts))
+        backends = sorted({r.counts.backend for r in receipts})
         steps.append(
             {
                 "name": name,
-                "seconds": round(sum(r.get("seconds", 0.0) for r in receipts), 3),
-                "cpu_seconds": round(sum(r.get("cpu_seconds", 0.0) for r in receipts), 3),
-                "compile_seconds": round(sum(r.get("compile_seconds", 0.0) for r in receipts), 3),
+                "seconds": round(sum(r.cost.seconds for r in receipts), 3),
+                "cpu_seconds": round(sum(r.cost.cpu_seconds for r in receipts), 3),
+                "compile_seconds": round(sum(r.cost.compile_seconds for r in receipts), 3),
                 "wall_seconds": outcome.wall.get(name, 0.0),
                 "waited_seconds": outcome.waited.get(name, 0.0),
-                "bytes": sum(r.get("bytes", 0) for r in receipts),
-                "documents": sum(r.get("documents", 0) for r in receipts),
+                "bytes": sum(r.counts.bytes for r in receipts),
+                "documents": sum(r.counts.documents for r in receipts),
                 "partitions": len(receipts),
                 "reused": outcome.reused.get(name, 0),
                 "backend": "+".join(backends) or outcome.backend.choice,
+                **({"counts": total(r.counts for r in receipts)} if name in outcome.own else {}),
             }
         )
     return steps

@@ -8,7 +8,7 @@ from gpu_curate.report.markup import Html, count, details, plural, section, shar
 from gpu_curate.report.rules import card
 from gpu_curate.report.samples import Document, Library, excerpt, overlap, worst_documents
 from gpu_curate.stages import Context
-from gpu_curate.stages.contamination import benchmarks
+from gpu_curate.stages.order import benchmarks_of
 
 _WORST = 3  # documents shown for each set
 _MAX_SETS = 10  # sets with samples
@@ -20,7 +20,7 @@ def contamination(facts: dict[str, Any], context: Context, library: Library) -> 
     if not sets:
         return None
     total = facts["documents"]["read"] - facts["documents"]["rejected"]
-    by_name = {r.name: r for r in benchmarks(context.config)}
+    by_name = {r.name: r for r, _ in benchmarks_of(context.config)}
     rows = [
         [
             name,

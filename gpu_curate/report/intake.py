@@ -8,6 +8,8 @@ from typing import Any
 from gpu_curate.config import Config, SourceBase
 from gpu_curate.report.markup import Html, count, table, tag
 from gpu_curate.stages import Context
+from gpu_curate.stages.decisions import DecisionCounts
+from gpu_curate.stages.documents.counts import DocumentCounts, FileCounts
 from gpu_curate.stages.rejects import add_kinds, place_of
 
 _MAX_SOURCES = 100
@@ -28,32 +30,41 @@ def intake(context: Context, sources: dict[str, dict[str, Any]]) -> dict[str, An
     """
     rejects: dict[str, dict[str, Any]] = {}
     total: Counter[str] = Counter()
-    files: dict[tuple[str, str], list[Any]] = {}  # source, path → documents, rejects, skipped, the first reject
+    files: dict[tuple[str, str], FileCounts] = {}  # by source and path
     empty_files: dict[str, list[str]] = defaultdict(list)
     stopped: dict[str, str] = {}
     of_part: dict[str, str] = {}  # a partition holds one source
-    for receipt in context.box("documents").receipts():
-        source = next(iter([*receipt["sources"], *receipt["rejected"]]), "")
-        of_part[receipt["part"]] = source
-        _add(rejects, total, source, receipt)
-        for path, (*numbers, first) in receipt["by_file"].items():
-            counts = files.setdefault((source, path), [0, 0, 0, None])
-            counts[:] = [a + b for a, b in zip(counts, numbers, strict=False)] + [counts[3] or first]
-        for name, paths in receipt["empty_files"].items():
+    for receipt in context.receipts("documents", DocumentCounts):
+        of = receipt.counts
+        source = next(iter([*of.sources, *of.rejected]), "")
+        of_part[receipt.part] = source
+        _add(rejects, total, source, of)
+        for path, counts in of.by_file.items():
+            before = files.get((source, path), FileCounts(0, 0, 0, None))
+            files[source, path] = FileCounts(
+                before.documents + counts.documents,
+                before.rejects + counts.rejects,
+                before.skipped + counts.skipped,
+                before.first or counts.first,
+            )
+        for name, paths in of.empty_files.items():
             empty_files[name] += paths
-        if receipt["stopped"]:
-            name = source or next((k.partition(":")[0] for k in receipt["skipped"]), "")
-            stopped[name] = receipt["stopped"]
-    for receipt in context.box("decisions").receipts() if context.has("decisions") else ():
-        if "reject_reasons" in receipt:
-            _add(rejects, total, of_part[receipt["part"]], receipt)
+        if of.stopped:
+            name = source or next((k.partition(":")[0] for k in of.skipped), "")
+            stopped[name] = of.stopped
+    for decided in context.receipts("decisions", DecisionCounts):
+        if decided.counts.reject_reasons:
+            _add(rejects, total, of_part[decided.part], decided.counts)
     unreadable: dict[str, dict[str, str]] = defaultdict(dict)
     mostly: dict[str, dict[str, list[Any]]] = defaultdict(dict)
     for (source, path), (documents, rejected, skipped, first) in sorted(files.items()):
+        if first is None:
+            continue
         if rejected and not documents and not skipped:
-            unreadable[source][path] = first[2]
+            unreadable[source][path] = first.reason
         elif rejected > documents:
-            mostly[source][path] = [documents, rejected, f"{place_of('', *first[:2]).removeprefix(': ')}: {first[2]}"]
+            where = place_of("", first.row, first.offset).removeprefix(": ")
+            mostly[source][path] = [documents, rejected, f"{where}: {first.reason}"]
     config = context.config
     return {
         "rejected_by_reason": dict(total.most_common()),
@@ -66,13 +77,16 @@ def intake(context: Context, sources: dict[str, dict[str, Any]]) -> dict[str, An
     }
 
 
-def _add(rejects: dict[str, dict[str, Any]], total: Counter[str], source: str, receipt: dict[str, Any]) -> None:
-    if not receipt["reject_reasons"]:
+def _add(
+    rejects: dict[str, dict[str, Any]], total: Counter[str], source: str, of: DocumentCounts | DecisionCounts
+) -> None:
+    if not of.reject_reasons:
         return
-    own = rejects.setdefault(source, {"reasons": {}, "first": receipt["first_reject"]})
+    first = None if of.first_reject is None else vars(of.first_reject)
+    own = rejects.setdefault(source, {"reasons": {}, "first": first})
     kinds = Counter(own["reasons"])
     for counts in (kinds, total):
-        add_kinds(counts, receipt["reject_reasons"])
+        add_kinds(counts, of.reject_reasons)
     own["reasons"] = dict(kinds.most_common())
 
 

@@ -26,6 +26,8 @@ from gpu_curate.ops.words import SINGLE, UNIT, fold_table, word_weight
 from gpu_curate.quality.columns import PREFIX
 from gpu_curate.report.reasons import column_of, group, scored
 from gpu_curate.stages import Context
+from gpu_curate.stages.contamination import ContaminationCounts
+from gpu_curate.stages.decisions import DecisionCounts
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, clusters_of
 from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rule_values import column_values
@@ -111,7 +113,7 @@ class Library:
         if not self._context.has(box):
             return []
         of = self._context.box(box)
-        return [r["part"] for r in of.receipts() if r.get("documents")]
+        return [r.part for r in of.receipts() if r.counts.documents]
 
     @functools.cache  # noqa: B019
     def _first(self, box: str, part: str) -> int:
@@ -152,7 +154,7 @@ def draw_samples(context: Context) -> tuple[dict[str, list[Drawn]], list[str]]:
     the least similar one, the most similar one and the one between.
     """
     box = context.box("decisions")
-    counts = {r["part"]: r["by_reason"]["documents"] for r in box.receipts()}
+    counts = {r.part: r.counts.by_reason.documents for r in box.receipts(DecisionCounts)}
     totals: dict[str, int] = defaultdict(int)
     for of_part in counts.values():
         for reason, n in of_part.items():
@@ -377,7 +379,7 @@ def overlap(document: str, item: str, n: int) -> tuple[list[tuple[str, bool]], i
 def worst_documents(context: Context, name: str, limit: int) -> tuple[list[dict[str, Any]], int, int]:
     """The documents that hold most of one item of a set, and of how many partitions with matches how many were read."""
     box = context.box("contamination")
-    matches = {r["part"]: r["matches"].get(name, 0) for r in box.receipts()}
+    matches = {r.part: r.counts.matches.get(name, 0) for r in box.receipts(ContaminationCounts)}
     hit = sorted((p for p, n in matches.items() if n), key=lambda p: (-matches[p], p))
     found: list[tuple[float, int, int, int]] = []
     for part in hit[:MAX_PARTITIONS]:

@@ -52,7 +52,19 @@ def steps(facts: dict[str, Any]) -> Html:
         "partitions",
         "where",
     )
-    return section("throughput", "Throughput", lead, tag("p", bound(facts)), table(columns, rows, class_="sources"))
+    body = [tag("p", bound(facts)), table(columns, rows, class_="sources"), _own_counts(own)]
+    return section("throughput", "Throughput", lead, *body)
+
+
+def _own_counts(own: list[dict[str, Any]]) -> Html | None:
+    """What the user's own stages counted."""
+    rows = [
+        [tag("span", s["name"], class_="name"), key, name, f"{n:,}"]
+        for s in own
+        for key, value in s.get("counts", {}).items()
+        for name, n in (value.items() if isinstance(value, dict) else [("", value)])
+    ]
+    return table(("step of your own", "counted", "", "in all"), rows, text=(1, 2)) if rows else None
 
 
 def _digits(s: float) -> str:

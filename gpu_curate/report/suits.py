@@ -12,8 +12,10 @@ from gpu_curate.quality import rules
 from gpu_curate.quality.rule import Rule
 from gpu_curate.report.reasons import NOT_DRAWN, group, meaning, ordered
 from gpu_curate.stages import Context
+from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rejects import REJECTED
+from gpu_curate.stages.scores import ScoreCounts
 from gpu_curate.text.scripts import commonest
 
 MUCH, MOST = 1 / 3, 1 / 2
@@ -73,10 +75,10 @@ def _written(script: str | None, language: str | None) -> str:
 def script_of(context: Context, source: str) -> str | None:
     """The script of most letters of some documents of a source."""
     box = context.box("documents")
-    part = next((r["part"] for r in box.receipts() if r.get("sources", {}).get(source)), None)
-    if part is None:
+    found = next((r for r in box.receipts(DocumentCounts) if r.counts.sources.get(source)), None)
+    if found is None:
         return None
-    n = box.receipt(part)["documents"]  # type: ignore[index]
+    part, n = found.part, found.counts.documents
     rows = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE_DOCUMENTS)).astype(np.int64))
     text = host_text(verified_text(box, part), rows)
     return commonest(text.raw(i).decode("utf-8", "replace")[:_SAMPLE_CHARS] for i in range(len(text)))
@@ -84,9 +86,9 @@ def script_of(context: Context, source: str) -> str | None:
 
 def language_of(context: Context, source: str) -> str | None:
     """The label of most documents of a source; None without a language model or where most are unknown."""
-    parts = [r["part"] for r in context.box("documents").receipts() if r.get("sources", {}).get(source)]
+    parts = [r.part for r in context.receipts("documents", DocumentCounts) if r.counts.sources.get(source)]
     counts: Counter[str] = Counter()
     for part in parts:  # a partition holds one source
-        counts.update((context.box("scores").receipt(part) or {}).get("languages", {}))
+        counts.update(context.box("scores").counts(part, ScoreCounts).languages)
     label = max(sorted(counts), key=counts.__getitem__) if counts else "unknown"
     return None if label == "unknown" else label

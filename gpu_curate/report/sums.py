@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-Counts = Mapping[str, Any]  # a receipt
+from gpu_curate.stages.decisions import DecisionCounts
+from gpu_curate.stages.documents.counts import DocumentCounts
+
 _SAMPLES = 5
 
 
@@ -30,17 +31,17 @@ class Read:
     evidence: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
     @classmethod
-    def of(cls, documents: Iterable[Counts]) -> Read:
+    def of(cls, documents: Iterable[DocumentCounts]) -> Read:
         sums = cls()
-        for receipt in documents:
-            sums.rejected.update(receipt.get("rejected", {}))
-            sums.passed.update(receipt.get("passed_bytes", {}))
-            for source, files in receipt.get("charset_evidence", {}).items():
+        for of in documents:
+            sums.rejected.update(of.rejected)
+            sums.passed.update(of.passed_bytes)
+            for source, files in of.charset_evidence.items():
                 for counts in files.values():
                     sums.evidence[source].update(counts)
-            sums.skipped.update(receipt.get("skipped", {}))
-            sums.pii.update(receipt.get("pii", {}))
-            for kind, found in receipt.get("pii_samples", {}).items():
+            sums.skipped.update(of.skipped)
+            sums.pii.update(of.pii)
+            for kind, found in of.pii_samples.items():
                 sums.samples[kind] = (sums.samples[kind] + found)[:_SAMPLES]
         return sums
 
@@ -63,21 +64,21 @@ class Decided:
     only: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, decisions: Iterable[Counts], documents: Iterable[Counts]) -> Decided:
+    def of(cls, decisions: Iterable[DecisionCounts], documents: Iterable[DocumentCounts]) -> Decided:
         """Args: documents: receipts of the documents, for a run that ended before decisions as there was no text at all."""
         sums = cls()
         ended = True
-        for receipt in decisions:
+        for decided in decisions:
             ended = False
-            for unit, counts in receipt["by_reason"].items():
+            for unit, counts in vars(decided.by_reason).items():
                 sums.by_reason[unit].update(counts)
-            for key, count in receipt["by_source"].items():
+            for key, count in decided.by_source.items():
                 source, reason = key.split("\t")
                 sums.by_source[source][reason] += count
-            sums.failing.update(receipt["failing"])
-            sums.only.update(receipt["only"])
-        for receipt in documents if ended else ():
-            sums.by_reason["documents"]["empty"] += receipt["documents"]
-            for source, count in receipt["sources"].items():
+            sums.failing.update(decided.failing)
+            sums.only.update(decided.only)
+        for of in documents if ended else ():
+            sums.by_reason["documents"]["empty"] += of.documents
+            for source, count in of.sources.items():
                 sums.by_source[source]["empty"] += count
         return sums

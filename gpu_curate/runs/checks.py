@@ -9,10 +9,35 @@ from typing import Any
 from gpu_curate.config import Config, public
 from gpu_curate.errors import ConfigError, CorruptError
 from gpu_curate.runs.places import Boxes
+from gpu_curate.stages.order import intake_of
 from gpu_curate.store.files import read_json
 from gpu_curate.store.run_directory import RUN_FILE, read_run_file
 
 _ROOTS = ("sources", "normalize", "pii")  # what a run directory is about: another one is another run
+
+
+def without_effect(config: Config) -> list[str]:
+    """A warning for every type in an explicit `run.by_reference`, and every key of `dedup.fuzzy`, that changes nothing."""
+    return [*_fuzzy_without_effect(config), *_by_reference_without_effect(config)]
+
+
+def _fuzzy_without_effect(config: Config) -> list[str]:
+    fuzzy = config.dedup.fuzzy
+    if fuzzy is None or fuzzy.verify != "none":
+        return []
+    changed = [k for k in ("verify_against", "threshold") if getattr(fuzzy, k) != type(fuzzy).model_fields[k].default]
+    return [f"dedup.fuzzy.{key} has no effect: dedup.fuzzy.verify is none" for key in changed]
+
+
+def _by_reference_without_effect(config: Config) -> list[str]:
+    if "by_reference" not in config.run.model_fields_set:
+        return []
+    intake = intake_of(config)
+    types = {s.type for s in config.sources}
+    reasons = {
+        t: intake.why_not(t) or (None if t in types else "no source is of that type") for t in config.run.by_reference
+    }
+    return [f"run.by_reference: {kind} has no effect: {reason}" for kind, reason in reasons.items() if reason]
 
 
 def check_run_directory(run: Path, config: Config) -> None:
@@ -37,7 +62,7 @@ def check_run_directory(run: Path, config: Config) -> None:
     boxes: Boxes | None = None
     with contextlib.suppress(ConfigError):  # its cache is gone, and is made again
         boxes = Boxes(run, read_run_file(run))
-    if boxes is not None and not any(r.get("documents") for r in boxes.box("documents").receipts()):
+    if boxes is not None and not any(r.counts.documents for r in boxes.box("documents").receipts()):
         return  # a first try that read nothing: nothing would be mixed
     now = public(config)
     for root in _ROOTS:

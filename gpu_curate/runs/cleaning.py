@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 from gpu_curate.errors import ConfigError
 from gpu_curate.runs.stale import remove_stale, stale
-from gpu_curate.stages.order import BESIDE, all_stages
+from gpu_curate.stages.order import BESIDE, STAGES
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import temporary_name
 from gpu_curate.store.lock import remove_temporaries, run_lock
 from gpu_curate.store.run_directory import (
+    FINGERPRINT,
     LINKS,
     PRINT_CHARS,
     RUN_FILE,
@@ -92,12 +93,12 @@ def _unneeded(run: Path, shards: bool) -> tuple[list[Item], dict[str, str]]:
     needed, unfinished = _needed(run, facts, latest)
     sets = {s["folder"]: s for s in shard_sets(run)}
     reports = {s["report"] for s in sets.values()}
-    boxes = "|".join([s.name for s in all_stages()] + [*BESIDE, "report"])
-    pattern = re.compile(rf"({boxes})(-[0-9a-f]{{{PRINT_CHARS}}}(-\d+)?)?")
+    ours = _pattern("|".join([*(s.name for s in STAGES), *BESIDE, "report"]))
+    any_stage = _pattern("[a-z][a-z0-9_]*")  # of the user's own: a folder with a fingerprint
     items, kept = [], {}
     for path in sorted(run.iterdir()):
-        match = pattern.fullmatch(path.name)
-        if match is None or path.name in needed or not (path.is_dir() or path.is_symlink()):
+        made = ours.fullmatch(path.name) or (any_stage.fullmatch(path.name) and (path / FINGERPRINT).is_file())
+        if not made or path.name in needed or not (path.is_dir() or path.is_symlink()):
             continue
         if path.is_symlink():
             if path.name not in LINKS:
@@ -117,6 +118,11 @@ def _unneeded(run: Path, shards: bool) -> tuple[list[Item], dict[str, str]]:
             what = f"{of.partitions:,} partition{'s' * (of.partitions != 1)} of files or settings that the run no longer has"
             items.append(Item(of.folder, of.disk_bytes, what, of.partitions))
     return items, kept
+
+
+def _pattern(names: str) -> re.Pattern[str]:
+    """Folders that a run names after a box."""
+    return re.compile(rf"({names})(-[0-9a-f]{{{PRINT_CHARS}}}(-\d+)?)?")
 
 
 def _needed(run: Path, facts: dict[str, Any], latest: Path | None) -> tuple[set[str], set[str]]:

@@ -190,10 +190,11 @@ class DaskEngine:
         self._executor = self._client.get_executor(pure=False, retries=2)
 
     def slots(self, kind: str) -> int:
-        return max(1, sum(self._client.nthreads().values()))
+        return max(1, int(sum(self._client.nthreads().values())))
 
     def submit(self, kind: str, function: Callable[..., Any], *args: Any) -> Future[Any]:
-        return self._executor.submit(function, *args)
+        future: Future[Any] = self._executor.submit(function, *args)
+        return future
 
     def restart(self) -> None:
         self._client.restart()

@@ -7,63 +7,85 @@ the whole corpus has a folder for each set of inputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpu_curate.config import Config
+from gpu_curate.errors import ConfigError
 from gpu_curate.quality import check_survivor
 from gpu_curate.runs.split import Earlier, bound_of, earlier_split, with_bound
 from gpu_curate.stages import Stage
 from gpu_curate.stages.documents.corpus import Corpus
 from gpu_curate.stages.documents.stage import Documents
-from gpu_curate.stages.order import BESIDE, all_stages
-from gpu_curate.store.fingerprint import code_digest, digest, versions
+from gpu_curate.stages.order import BESIDE, STAGES, OfRecipe, stages_of
+from gpu_curate.store.code import code_digest, file_of
+from gpu_curate.store.fingerprint import digest, versions
 from gpu_curate.store.run_directory import owner, place
 
 DOCUMENTS = "documents"
 
 
-def active_stages(config: Config, corpus: Corpus | None = None) -> list[Stage]:
-    """The stages that a config uses. `corpus`: what the documents stage reads; None: nobody has looked."""
-    stages = [s for s in all_stages() if s.active(config)]
-    for stage in stages:
+def active_stages(
+    config: Config, corpus: Corpus | None = None, stages: Iterable[OfRecipe | Stage] = STAGES
+) -> list[Stage]:
+    """The stages that a config uses.
+
+    Args:
+        corpus: what the documents stage reads; None: nobody has looked.
+        stages: as for `stages_of`.
+    """
+    built = stages_of(config, stages)
+    for stage in built:
         if isinstance(stage, Documents):
             stage.corpus = corpus
-    return stages
+    return built
 
 
-def fingerprints(config: Config, corpus: Corpus | None = None) -> dict[str, str]:
+def fingerprints(
+    config: Config, corpus: Corpus | None = None, stages: Iterable[OfRecipe | Stage] = STAGES
+) -> dict[str, str]:
     """Fingerprint of every box of this config, its inputs included. Looks at the input files; reads none of their content unless
     asked to.
 
     Args:
         corpus: what is read; None: the files as they are numbered and cut in an empty run directory.
+        stages: as for `stages_of`.
     Raises:
         ConfigError: an input, a tokenizer or a model is missing.
     """
     if config.dedup.fuzzy is not None:
         check_survivor(config.dedup.fuzzy.keep, config.language.model is not None, config.quality)
     found: dict[str, str] = {}
-    for stage in active_stages(config, corpus):
-        found[stage.name] = _fingerprint(stage, config, found)
+    for stage in active_stages(config, corpus, stages):
+        found[stage.name] = fingerprint(stage, found)
     return found
 
 
-def _fingerprint(stage: Stage, config: Config, found: dict[str, str]) -> str:
-    inputs = stage.inputs(config) if hasattr(stage, "inputs") else None
-    upstream = [b for b in ((stage.follows,) if stage.follows else ()) + stage.reads(config) if b is not None]
+def fingerprint(stage: Stage, found: dict[str, str]) -> str:
+    """That of one box, by those that it reads."""
+    upstream = [*([stage.follows] if stage.follows else []), *stage.inputs]
     return digest(
         {
             "box": stage.name,
-            "code": code_digest((*stage.code, "document", "store")),
-            "settings": stage.settings(config),
-            "libraries": versions(stage.libraries(config)),
-            "inputs": inputs,
+            "code": _code(stage),
+            "settings": stage.settings(),
+            "libraries": versions(stage.libraries()),
+            "inputs": stage.outside(),
             "upstream": {b: found[b] for b in upstream},
         }
     )
+
+
+def _code(stage: Stage) -> str:
+    """Raises: ConfigError: the class stands in no file."""
+    try:
+        return code_digest(file_of(type(stage)))
+    except OSError as e:
+        raise ConfigError(
+            f"stage {stage.name}: {e}", "put its class into a file: its source is part of the fingerprint"
+        ) from e
 
 
 def pinned(
@@ -84,7 +106,7 @@ def pinned(
         return config, prints, earlier
     config = with_bound(config, earlier.bound)
     stage = next(s for s in active_stages(config) if s.name == "shards")
-    return config, {**prints, "shards": _fingerprint(stage, config, prints)}, earlier
+    return config, {**prints, "shards": fingerprint(stage, prints)}, earlier
 
 
 @dataclass(frozen=True)
@@ -107,12 +129,12 @@ class Parts:
         return {"boxes": boxes, "following": sorted(self.following), "shared": sorted(self.shared)}
 
 
-def parts_of(stages: Sequence[Stage], config: Config) -> Parts:
+def parts_of(stages: Sequence[Stage]) -> Parts:
     following, kept, of_corpus = {DOCUMENTS}, {DOCUMENTS}, {DOCUMENTS}
     names = []
     for stage in stages:
         names.append(stage.name)
-        reads = set(stage.reads(config))
+        reads = set(stage.inputs)
         if stage.follows in following:
             following.add(stage.name)
         if stage.follows in kept and not reads & of_corpus:
@@ -123,7 +145,7 @@ def parts_of(stages: Sequence[Stage], config: Config) -> Parts:
     return Parts(frozenset(following), frozenset(kept), frozenset(kept | apart | set(BESIDE)))
 
 
-def own_prints(stages: Sequence[Stage], config: Config, prints: dict[str, str], parts: Parts) -> dict[str, str]:
+def own_prints(stages: Sequence[Stage], prints: dict[str, str], parts: Parts) -> dict[str, str]:
     """The fingerprints of folders: those of `prints`, but of a box that is kept without the inputs.
 
     Args:
@@ -134,15 +156,15 @@ def own_prints(stages: Sequence[Stage], config: Config, prints: dict[str, str], 
         if stage.name not in parts.kept:
             own[stage.name] = prints[stage.name]
             continue
-        common = getattr(stage, "common", None)
+        common = stage.common() if isinstance(stage, Documents) else None
         own[stage.name] = digest(
             {
                 "box": stage.name,
-                "code": code_digest((*stage.code, "document", "store")),
-                "settings": stage.settings(config) if common is None else common(config),
-                "libraries": versions(stage.libraries(config)) if common is None else None,
+                "code": _code(stage),
+                "settings": stage.settings() if common is None else common,
+                "libraries": versions(stage.libraries()) if common is None else None,
                 "follows": own.get(stage.follows or ""),
-                "reads": {b: prints[b] for b in stage.reads(config)},
+                "reads": {b: prints[b] for b in stage.inputs},
             }
         )
     return own

@@ -55,7 +55,7 @@ def open_run(run: Path, shards: str | None = None) -> Context:
         folders[beside] = folders[DOCUMENTS].replace(DOCUMENTS, beside, 1)
     following = snapshot.following if snapshot else frozenset()
     corpus = prints[DOCUMENTS] if snapshot else ""
-    context = Context(run, recipe, folders, corpus=corpus, parted=following, cache=cache, shared=shared)
+    context = replace(Context.of(run, recipe, folders), corpus=corpus, parted=following, cache=cache, shared=shared)
     context = replace(context, config=with_rules_of_run(context.config, rules_of_run(context)))
     parts = set(context.box("documents").parts())
     there = len(parts & set(context.box("decisions").parts()))

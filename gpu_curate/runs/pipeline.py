@@ -6,8 +6,8 @@ import contextlib
 import os
 import platform
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from gpu_curate.config.own import code_lines, codes
 from gpu_curate.device import backend
 from gpu_curate.errors import NothingKeptError
 from gpu_curate.own_code import facts as code_facts
-from gpu_curate.runs.checks import check_run_directory
+from gpu_curate.runs.checks import check_run_directory, without_effect
 from gpu_curate.runs.engines import default_workers, make_engine
 from gpu_curate.runs.fingerprints import Parts, active_stages, own_prints, parts_of, pinned
 from gpu_curate.runs.places import cache_lock, cache_of, check_output, folders, make_folders, write_cache_file
@@ -26,12 +26,13 @@ from gpu_curate.runs.plan_files import Planned
 from gpu_curate.runs.progress import Progress, Quiet, recorded
 from gpu_curate.runs.scheduler import Runner
 from gpu_curate.runs.split import Earlier, bound_of, changed_sides
-from gpu_curate.stages import Context
-from gpu_curate.stages.partition_text import without_effect
+from gpu_curate.stages import Context, Stage
+from gpu_curate.stages.order import STAGES, OfRecipe, intake_of
 from gpu_curate.stages.tokens import PROOFS
-from gpu_curate.store.files import disk_error, read_json, write_json
+from gpu_curate.store.files import disk_error, read_json, temporary_name, write_json
 from gpu_curate.store.fingerprint import versions
 from gpu_curate.store.lock import refuse_links, remove_temporaries, run_lock
+from gpu_curate.store.receipts import Counts
 from gpu_curate.store.run_directory import (
     LINKS,
     RUN_FILE,
@@ -41,6 +42,7 @@ from gpu_curate.store.run_directory import (
     repair_links,
 )
 from gpu_curate.store.snapshot import snapshot_path, write_snapshot
+from gpu_curate.store.verified import recording
 from gpu_curate.tokenizer.loading import recall
 
 
@@ -58,11 +60,18 @@ class Outcome:
     warnings: list[str]
     report: str  # folder of its report
     nothing_kept: NothingKeptError | None = None  # why there are no shards
+    own: dict[str, type[Counts]] = field(default_factory=dict)  # boxes of the user's stages → class of their counts
     failures: list[str] = field(default_factory=list)  # why a finished run ends with exit status 1
 
 
 @contextlib.contextmanager
-def running(config: Config, run: Path, progress: Progress | None = None, fresh: bool = False) -> Iterator[Outcome]:
+def running(
+    config: Config,
+    run: Path,
+    progress: Progress | None = None,
+    fresh: bool = False,
+    stages: Iterable[OfRecipe | Stage] = STAGES,
+) -> Iterator[Outcome]:
     """Make every box of a run, reusing what is there.
 
     What is done with the outcome inside belongs to the run: nobody else works in its directory meanwhile. Without an error
@@ -73,6 +82,7 @@ def running(config: Config, run: Path, progress: Progress | None = None, fresh: 
         run: run directory; made if missing.
         fresh: number and cut the files anew, and choose the validation split anew, not by the bound of the run directory's
             latest shards.
+        stages: ours, `STAGES`, and further ones behind them.
     Raises:
         ConfigError: before any work.
         FatalError: the run stopped; what is finished is kept and reused by the same call.
@@ -91,7 +101,8 @@ def running(config: Config, run: Path, progress: Progress | None = None, fresh: 
     check_output(run, config, "run directory")
     cache = cache_of(config, run)
     recall((cache or run).glob(PROOFS))
-    planned = Planned(config, run, cache, fresh)
+    stages = list(stages)
+    planned = Planned(config, run, cache, fresh, stages)
     engine = make_engine(config.run.engine, config.run.workers or default_workers(), list(chosen.devices))
     start = time.perf_counter()
     with (
@@ -110,19 +121,24 @@ def running(config: Config, run: Path, progress: Progress | None = None, fresh: 
             progress.note(f"validation split: the bound {earlier.bound} of {earlier.folder} ({earlier.reason})")
         if said := planned.corpus.news():
             progress.note(said)
-        stages = active_stages(config, planned.corpus)
-        parts = parts_of(stages, config)
-        own = own_prints(stages, config, prints, parts)
+        built = active_stages(config, planned.corpus, stages)
+        parts = parts_of(built)
+        own = own_prints(built, prints, parts)
         places = folders(run, own, cache, parts.shared)
-        facts = _run_file(config, prints, places, chosen, earlier)
-        _make_directory(run, facts, own, parts, planned)
+        _make_directory(run, _run_file(config, prints, places, chosen, earlier), own, parts, planned)
         progress = stack.enter_context(recorded(progress, run, begun, opening))
-        where = (prints["documents"], parts.following, cache, parts.shared)
-        context = Context(run, config, places, chosen.choice, chosen.devices, *where)
-        runner = Runner(context, progress, engine, stages, parts.kept)
+        context = replace(
+            Context.of(run, config, places, chosen.choice, chosen.devices),
+            verified=stack.enter_context(recording(temporary_name(run / "verified"))),
+            corpus=prints["documents"],
+            parted=parts.following,
+            cache=cache,
+            shared=parts.shared,
+        )
+        runner = Runner(built, context.boxes, progress, engine, parts.kept)
         for warning in [*without_effect(config), *dict.fromkeys(planned.warnings)]:
             runner.warn(warning)
-        outcome = _outcome(runner, prints, chosen, start)
+        outcome = _outcome(context, runner, prints, chosen, start)
         if outcome.nothing_kept is None and earlier is not None:
             _tell_sides(runner, earlier, outcome.context.box("shards").folder)
         yield outcome
@@ -130,7 +146,9 @@ def running(config: Config, run: Path, progress: Progress | None = None, fresh: 
             _make_latest(run, outcome, runner)
 
 
-def _outcome(runner: Runner, prints: dict[str, str], chosen: backend.Backend, start: float) -> Outcome:
+def _outcome(
+    context: Context, runner: Runner, prints: dict[str, str], chosen: backend.Backend, start: float
+) -> Outcome:
     """Let the runner make everything."""
     nothing: NothingKeptError | None = None
     try:
@@ -141,7 +159,7 @@ def _outcome(runner: Runner, prints: dict[str, str], chosen: backend.Backend, st
         runner.close()
     now = time.perf_counter()
     return Outcome(
-        runner.context,
+        context,
         prints,
         chosen,
         {n: round((s.finished or now) - (s.began or s.started), 3) for n, s in runner.boxes.items() if s.started},
@@ -149,8 +167,9 @@ def _outcome(runner: Runner, prints: dict[str, str], chosen: backend.Backend, st
         {n: s.reused for n, s in runner.boxes.items()},
         now - start,
         runner.warnings,
-        place(runner.context.run, "report", prints["shards"]),
+        place(context.run, "report", prints["shards"]),
         nothing,
+        {n: s.stage.counts for n, s in runner.boxes.items() if not type(s.stage).__module__.startswith("gpu_curate.")},
     )
 
 
@@ -172,7 +191,7 @@ def _make_directory(run: Path, facts: dict[str, Any], own: dict[str, str], parts
             write_cache_file(cache, corpus.numbers)
         make_folders(run, own, facts["folders"], cache, parts.shared)
         corpus.write((cache or run) / facts["folders"]["documents"])
-        snapshot = {**corpus.facts(config), **parts.facts(own)}
+        snapshot = {**corpus.facts(intake_of(config)), **parts.facts(own)}
         write_snapshot(snapshot_path(run, facts["fingerprints"]["documents"]), snapshot)
     except OSError as e:
         raise disk_error(run, e) from e

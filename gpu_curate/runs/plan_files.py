@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ from gpu_curate.config import Config
 from gpu_curate.runs.fingerprints import active_stages, fingerprints, own_prints, parts_of
 from gpu_curate.runs.places import folders, read_numbers
 from gpu_curate.sources.listing import File
+from gpu_curate.stages import Stage
 from gpu_curate.stages.documents.corpus import survey
 from gpu_curate.stages.documents.schema import LEDGER
+from gpu_curate.stages.order import STAGES, OfRecipe, intake_of
 
 
 class Planned:
@@ -20,6 +23,7 @@ class Planned:
     Args:
         cache: of `cache_of`.
         fresh: number and cut files anew.
+        stages: as for `stages_of`.
     Attributes:
         corpus: of `survey`.
         prints: of `fingerprints`.
@@ -28,15 +32,22 @@ class Planned:
         ConfigError: a file is missing or does not fit the recipe.
     """
 
-    def __init__(self, config: Config, run: Path, cache: Path | None, fresh: bool):
+    def __init__(
+        self,
+        config: Config,
+        run: Path,
+        cache: Path | None,
+        fresh: bool,
+        stages: Sequence[OfRecipe | Stage] = STAGES,
+    ):
         self.config, self.cache, self.warnings = config, cache, list[str]()
-        self._root, self._fresh = cache or run, fresh
+        self._root, self._fresh, self._stages = cache or run, fresh, stages
         self._look()
 
     def _known(self) -> tuple[Any, ...]:
         """What the plan depends on beside recipe and files."""
         stages = active_stages(self.config)
-        own = own_prints(stages[:1], self.config, {}, parts_of(stages, self.config))
+        own = own_prints(stages[:1], {}, parts_of(stages))
         self._folder = self._root / folders(self._root, own)["documents"]
         ledger = self._folder / LEDGER
         stat = ledger.stat() if ledger.exists() else None
@@ -44,10 +55,10 @@ class Planned:
 
     def _look(self) -> None:
         self._state = self._known()
-        self.corpus = survey(self.config, self._folder, self._state[-1], self._fresh, self._check_columns)
+        self.corpus = survey(intake_of(self.config), self._folder, self._state[-1], self._fresh, self._check_columns)
         if self.corpus.ledger.damage:
             self.warnings.append(f"{self.corpus.ledger.damage}; it is made again")
-        self.prints = fingerprints(self.config, self.corpus)
+        self.prints = fingerprints(self.config, self.corpus, self._stages)
 
     def look_again(self) -> None:
         """Call under the locks."""
@@ -62,4 +73,4 @@ class Planned:
         """
         from gpu_curate.stages.columns import check_sources
 
-        self.warnings += check_sources(self.config, files)[1] if any(files) else []
+        self.warnings += check_sources(self.config.sources, files)[1] if any(files) else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ from gpu_curate.config.own import codes
 from gpu_curate.device import backend
 from gpu_curate.own_code import facts as code_facts
 from gpu_curate.quality import rules
-from gpu_curate.runs.checks import check_run_directory
+from gpu_curate.runs.checks import check_run_directory, without_effect
 from gpu_curate.runs.engines import default_workers
 from gpu_curate.runs.fingerprints import active_stages, fingerprints, own_prints, parts_of, pinned
 from gpu_curate.runs.places import cache_of, folders
 from gpu_curate.runs.plan_files import Planned
+from gpu_curate.stages import Stage
 from gpu_curate.stages.columns import check_sources
 from gpu_curate.stages.documents.listing import listings
 from gpu_curate.stages.documents.tasks import refers
-from gpu_curate.stages.partition_text import without_effect
+from gpu_curate.stages.order import STAGES, OfRecipe, intake_of
 from gpu_curate.stages.reference_sets import reference_listings
 from gpu_curate.stages.tokens import PROOFS
 from gpu_curate.store.artifact import Box
@@ -36,42 +38,46 @@ _REFUSED = 10  # files named that nothing can be read of
 DEVICE_TEXT_FACTOR = 6
 
 
-def make_plan(config: Config, run: Path, fresh: bool = False) -> dict[str, Any]:
+def make_plan(
+    config: Config, run: Path, fresh: bool = False, stages: Iterable[OfRecipe | Stage] = STAGES
+) -> dict[str, Any]:
     """Facts for `gpu-curate plan`. Reads names, footers and headers; writes nothing.
 
     Args:
-        fresh: as for `execute`.
+        fresh, stages: as for `running`.
 
     Raises:
         ConfigError: as the run would.
     """
+    stages = list(stages)
     chosen = backend.choose(config.run.backend)
     check_run_directory(run, config)
     cache = cache_of(config, run)
     recall((cache or run).glob(PROOFS))
-    found = listings(config)
+    found = listings(config.sources)
     files = [listing.files for listing in found]
     passed_over = {f"source {s.name}": l.passed_over for s, l in zip(config.sources, found, strict=True)}
-    passed_over |= {f"reference {r.name}": listing.passed_over for r, listing in reference_listings(config)}
-    seen, lacking = check_sources(config, files)
-    corpus = Planned(config, run, cache, fresh).corpus
+    passed_over |= {f"reference {r.name}": listing.passed_over for r, listing in reference_listings(config.references)}
+    seen, lacking = check_sources(config.sources, files)
+    intake = intake_of(config)
+    corpus = Planned(config, run, cache, fresh, stages).corpus
     tasks = list(corpus.tasks.values())
     per_source = Counter(t.source for t in tasks)
     text_bytes: Counter[int] = Counter()
     referred: Counter[int] = Counter()
     for task in tasks:
         text_bytes[task.source] += task.nbytes
-        referred[task.source] += task.nbytes if refers(config, task) else 0
-    config, prints, earlier = pinned(config, run, fingerprints(config, corpus), fresh)
-    stages = active_stages(config, corpus)
-    parts = parts_of(stages, config)
-    places = folders(run, own_prints(stages, config, prints, parts), cache, parts.shared)
+        referred[task.source] += task.nbytes if refers(intake, task) else 0
+    config, prints, earlier = pinned(config, run, fingerprints(config, corpus, stages), fresh)
+    built = active_stages(config, corpus, stages)
+    parts = parts_of(built)
+    places = folders(run, own_prints(built, prints, parts), cache, parts.shared)
     boxes = []
     wanted = list(corpus.tasks)  # partitions of documents/, then of what follows it
-    for stage in stages:
+    for stage in built:
         box = Box((cache if cache is not None and stage.name in parts.shared else run) / places[stage.name])
         follows = stage.name in parts.following
-        there = sum(1 for r in box.receipts() if not follows or r["part"].partition("-")[0] in corpus.tasks)
+        there = sum(1 for r in box.receipts() if not follows or r.part.partition("-")[0] in corpus.tasks)
         to_do = len(_unfinished(box, wanted)) if follows else 0
         if stage.name == "documents":
             wanted = _outputs(box, wanted)
@@ -154,12 +160,13 @@ def _unfinished(box: Box, parts: list[str]) -> list[str]:
 
 def _whole(box: Box, part: str) -> bool:
     receipt = box.receipt(part)
-    return receipt is not None and all(box.receipt(p) is not None for p in receipt.get("more", []))
+    return receipt is not None and all(map(box.has, receipt.more))
 
 
 def _outputs(box: Box, tasks: list[str]) -> list[str]:
     """The partitions that tasks of documents/ made, as far as is known."""
-    return [p for task in tasks for p in (task, *(box.receipt(task) or {}).get("more", []))]
+    receipts = [(task, box.receipt(task)) for task in tasks]
+    return [p for task, receipt in receipts for p in (task, *(receipt.more if receipt else ()))]
 
 
 def _disk(config: Config, text: int, copied: int, documents: int) -> int:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import IO, Protocol
 
 from gpu_curate import __version__
 from gpu_curate.privacy import redacted
@@ -110,7 +110,7 @@ class Lines:
     """
 
     def __init__(
-        self, quiet: bool, file: TextIO | None = None, errors: TextIO | None = None, begun: float | None = None
+        self, quiet: bool, file: IO[str] | None = None, errors: IO[str] | None = None, begun: float | None = None
     ):
         self._quiet = quiet
         self._file, self._errors = file, errors
@@ -168,7 +168,7 @@ class Recorder:
     def __init__(self, inner: Progress, run: Path, begun: float, opening: str):
         self._inner, self._run = inner, run
         self._begun = begun
-        self._log: TextIO | None = None
+        self._log: IO[str] | None = None
         self._steps: dict[str, Step] = {}
         self._written = 0.0
         self.state = {

@@ -18,18 +18,22 @@ from typing import Any
 from gpu_curate.errors import MAX_ATTEMPTS, CorruptError, FatalError, GpuCurateError, RetryableError
 from gpu_curate.runs.engines import Engine
 from gpu_curate.runs.progress import Progress
-from gpu_curate.stages import Context, Stage
+from gpu_curate.stages import Boxes, Stage
 from gpu_curate.stages.documents.stage import Documents
+from gpu_curate.stages.part import run_task
+from gpu_curate.stages.shipped import Shipped, ship
 from gpu_curate.store.artifact import Box
+from gpu_curate.store.receipts import Counts, Receipt
 
 
 @dataclass
 class _BoxState:
     stage: Stage
-    tasks: dict[str, Any] = field(default_factory=dict)  # partition → what run() is told
+    shipped: Stage | Shipped  # what travels to workers
+    tasks: dict[str, Any] = field(default_factory=dict)  # partition → what its task is told
     prepared: bool = False
     planned: bool = False
-    done: dict[str, dict[str, Any]] = field(default_factory=dict)  # partition → receipt
+    done: dict[str, Receipt[Counts]] = field(default_factory=dict)  # by partition
     reused: int = 0
     complete: bool = False
     started: float = 0.0  # its first task was known
@@ -38,17 +42,14 @@ class _BoxState:
     made: dict[str, tuple[int, int]] = field(default_factory=dict)  # task that is done → partitions, bytes of text
 
 
-def _run_task(stage: Stage, context: Context, part: str, task: Any) -> dict[str, Any]:
-    """What a worker executes."""
-    return stage.run(context, part, task)
-
-
 class Runner:
     """Submits tasks when what they need is there, and looks after those that fail."""
 
-    def __init__(self, context: Context, progress: Progress, engine: Engine, stages: list[Stage], kept: frozenset[str]):
-        self.context, self.progress, self.engine = context, progress, engine
-        self.boxes = {s.name: _BoxState(s) for s in stages}
+    def __init__(
+        self, stages: list[Stage], boxes: Boxes, progress: Progress, engine: Engine, kept: frozenset[str] = frozenset()
+    ):
+        self.of_run, self.progress, self.engine = boxes, progress, engine
+        self.boxes = {s.name: _BoxState(s, ship(s)) for s in stages}
         self._kept = kept  # boxes that hold partitions of more than this run
         self._of: dict[tuple[str, str], str] = {}  # box and partition → what it is made of
         self._known: dict[str, dict[str, str]] = {}  # box → what its partitions were made of → partition
@@ -110,9 +111,9 @@ class Runner:
 
     def _advance_box(self, state: _BoxState) -> bool:
         """True if the box was completed."""
-        reads_there = all(self.boxes[b].complete for b in state.stage.reads(self.context.config))
+        reads_there = all(self.boxes[b].complete for b in state.stage.inputs)
         if reads_there and not state.prepared:
-            state.stage.prepare(self.context)
+            state.stage.prepare(self.of_run)
             state.prepared = True
         if state.stage.follows is not None:
             if reads_there:
@@ -121,14 +122,14 @@ class Runner:
         else:
             if reads_there and not state.planned:
                 state.started = state.started or time.perf_counter()
-                tasks = state.stage.plan(self.context)
+                tasks = state.stage.plan(self.of_run)
                 state.planned = True
                 for part, task in tasks.items():
                     self._add(state, part, task)
             all_known = state.planned
         if not all_known or len(state.done) < len(state.tasks):
             return False
-        state.stage.finish(self.context)
+        state.stage.finish(self.of_run)
         state.complete = True
         state.finished = time.perf_counter()
         self._tell(state)
@@ -142,7 +143,7 @@ class Runner:
     def _follow(self, state: _BoxState) -> None:
         source = self.boxes[state.stage.follows or ""]
         for part, receipt in source.done.items():
-            for output in (part, *receipt.get("more", [])):
+            for output in (part, *receipt.more):
                 if output not in state.tasks:
                     self._add(state, output, None)
 
@@ -150,14 +151,11 @@ class Runner:
         state.started = state.started or time.perf_counter()
         state.tasks[part] = task
         receipt = self._standing(state, part) or self._adopted(state, part)
-        if receipt is not None and all(self._whole(state, output) for output in receipt.get("more", [])):
-            state.reused += 1 + len(receipt.get("more", []))
+        if receipt is not None and all(self._standing(state, further) is not None for further in receipt.more):
+            state.reused += 1 + len(receipt.more)
             self._done(state, part, receipt)
         else:
             self._ready.append((state.stage.name, part))
-
-    def _whole(self, state: _BoxState, part: str) -> bool:
-        return self._standing(state, part) is not None
 
     def _stamp(self, state: _BoxState, part: str) -> dict[str, str]:
         """What the receipt of a partition says it was made of, in a box that holds more than those of this run."""
@@ -168,20 +166,21 @@ class Runner:
             assert stage.corpus is not None
             return {"key": stage.corpus.keys[part.partition("-")[0]]}
         if (stage.name, part) not in self._of:
-            receipt = self.context.box(stage.follows or "").receipt(part)
+            followed = self.boxes[stage.follows or ""].stage
+            receipt = self.of_run.box(followed.name).receipt(part, followed.counts)
             if receipt is None:
                 return {}
-            self._of[stage.name, part] = stage.made_of(self.context.config, receipt)
+            self._of[stage.name, part] = stage.made_of(receipt)
         return {"of": self._of[stage.name, part]}
 
-    def _standing(self, state: _BoxState, part: str) -> dict[str, Any] | None:
+    def _standing(self, state: _BoxState, part: str) -> Receipt[Counts] | None:
         """The receipt of a partition that is there, whole, and made of what it would be made of now."""
-        receipt = self.context.box(state.stage.name).receipt(part)
-        if receipt is None or any(receipt.get(k) != v for k, v in self._stamp(state, part).items()):
+        receipt = self.of_run.box(state.stage.name).receipt(part)
+        if receipt is None or any(getattr(receipt, k) != v for k, v in self._stamp(state, part).items()):
             return None
         return receipt
 
-    def _adopted(self, state: _BoxState, part: str) -> dict[str, Any] | None:
+    def _adopted(self, state: _BoxState, part: str) -> Receipt[Counts] | None:
         """The receipt of a partition that was made of the same under another name, and now stands under this one too."""
         name = state.stage.name
         stamp = self._stamp(state, part)
@@ -189,17 +188,17 @@ class Runner:
         if of is None:
             return None
         if name not in self._known:
-            everything = Box(self.context.root(name) / self.context.folders[name])
-            self._known[name] = {r["of"]: r["part"] for r in everything.receipts() if "of" in r}
+            everything = Box(self.of_run.root(name) / self.of_run.folders[name])
+            self._known[name] = {r.of: r.part for r in everything.receipts() if r.of}
         before = self._known[name].get(of)
-        return None if before is None else self.context.box(name).adopt(before, part, stamp)
+        return None if before is None else self.of_run.box(name).adopt(before, part, state.stage.counts, stamp)
 
-    def _done(self, state: _BoxState, part: str, receipt: dict[str, Any]) -> None:
+    def _done(self, state: _BoxState, part: str, receipt: Receipt[Counts]) -> None:
         state.done[part] = receipt
-        box = self.context.box(state.stage.name)
-        made = [receipt, *(box.receipt(p) or {} for p in receipt.get("more", []))]
-        state.made[part] = (len(made), sum(r.get("bytes", 0) for r in made))
-        for text in receipt.get("warnings", []):
+        box = self.of_run.box(state.stage.name)
+        further = [r for r in map(box.receipt, receipt.more) if r is not None]
+        state.made[part] = (1 + len(receipt.more), sum(r.counts.bytes for r in (receipt, *further)))
+        for text in receipt.warnings:
             self.warn(text)
         self._tell(state)
 
@@ -216,13 +215,13 @@ class Runner:
     # --------------------------------------------------------------------------------------------------- the workers
 
     def _kind(self, name: str) -> str:
-        on_device = self.boxes[name].stage.on_device and self.context.backend == "gpu"
+        on_device = self.boxes[name].stage.on_device and self.of_run.backend == "gpu"
         return "gpu" if on_device and self.engine.slots("gpu") else "cpu"
 
     def _can_run(self, name: str, part: str) -> bool:
         """False while something the task reads is being made again."""
         stage = self.boxes[name].stage
-        if not all(self.boxes[b].complete for b in stage.reads(self.context.config)):
+        if not all(self.boxes[b].complete for b in stage.inputs):
             return False
         return stage.follows is None or part.split("-")[0] in self.boxes[stage.follows].done
 
@@ -259,8 +258,8 @@ class Runner:
                 self._submitted = True
                 self._begin()
             try:
-                context = replace(self.context, stamps={name: self._stamp(state, part)})
-                future = self.engine.submit(kind, _run_task, state.stage, context, part, state.tasks[part])
+                boxes = replace(self.of_run, stamps={name: self._stamp(state, part)})
+                future = self.engine.submit(kind, run_task, state.shipped, boxes, part, state.tasks[part])
             except BrokenExecutor:
                 waiting.append((name, part))
                 self.engine.restart()
@@ -276,7 +275,7 @@ class Runner:
         """Before the first task: workers inherit where what is compiled is kept."""
         from gpu_curate.jit import keep_with_run  # a run with nothing to do, and `status`, do without Numba
 
-        if kept := keep_with_run(self.context.run):
+        if kept := keep_with_run(self.of_run.run):
             self.progress.note(kept)
 
     def _collect(self, done: set[Future[Any]]) -> None:
@@ -326,17 +325,16 @@ class Runner:
 
     def _place(self, name: str, part: str) -> str:
         """A task, and what it was at, for a message."""
-        at_hand = self.boxes[name].stage.at_hand(self.context, part)
+        at_hand = self.boxes[name].stage.at_hand(self.of_run, part)
         return f"{name}, partition {part}" + (f", {at_hand}" if at_hand else "")
 
     def _revive(self) -> bool:
         """Queue every partition whose receipt is gone again (its file was found to be damaged)."""
         revived = False
         for state in self.boxes.values():
-            box = self.context.box(state.stage.name)
+            box = self.of_run.box(state.stage.name)
             for part in list(state.done):
-                outputs = (part, *state.done[part].get("more", []))
-                if any(box.receipt(p) is None for p in outputs):
+                if not all(map(box.has, (part, *state.done[part].more))):
                     del state.done[part]
                     state.complete = False
                     self._ready.appendleft((state.stage.name, part))

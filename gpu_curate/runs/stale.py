@@ -14,6 +14,7 @@ from gpu_curate.runs.fingerprints import DOCUMENTS
 from gpu_curate.stages.documents.corpus import Ledger
 from gpu_curate.stages.documents.schema import LEDGER
 from gpu_curate.store.artifact import RECEIPTS, Box
+from gpu_curate.store.receipts import Counts, Receipt
 from gpu_curate.store.run_directory import owner
 from gpu_curate.store.snapshot import FOLDER, Snapshot, read_snapshot, snapshot_path
 
@@ -36,7 +37,7 @@ def stale(run: Path, facts: dict[str, Any]) -> list[Stale]:
     for folder, snapshots in _folders(run, facts):
         receipts = list(_unneeded(folder, snapshots))
         if receipts:
-            names = {r["part"] for r in receipts}
+            names = {r.part for r in receipts}
             size = sum(p.stat().st_size for r in receipts for p in _files(folder, r) if p.is_file())
             found.append(Stale(folder.name, len(names), size))
     return found
@@ -47,7 +48,7 @@ def remove_stale(run: Path, facts: dict[str, Any]) -> None:
     folders = list(_folders(run, facts))
     for folder, snapshots in folders:
         for receipt in list(_unneeded(folder, snapshots)):
-            for name in (f"part-{receipt['part']}.json", f"open-{receipt['part']}.json"):
+            for name in (f"part-{receipt.part}.json", f"open-{receipt.part}.json"):
                 (folder / RECEIPTS / name).unlink(
                     missing_ok=True
                 )  # first: a file that is missing is none of a partition
@@ -86,13 +87,13 @@ def _folders(run: Path, facts: dict[str, Any]) -> Iterator[tuple[Path, list[Snap
                 yield folder, of
 
 
-def _unneeded(folder: Path, snapshots: Iterable[Snapshot]) -> Iterator[dict[str, Any]]:
+def _unneeded(folder: Path, snapshots: Iterable[Snapshot]) -> Iterator[Receipt[Counts]]:
     snapshots = list(snapshots)
-    return (r for r in Box(folder).stored() if not any(s.holds(r["part"]) for s in snapshots))
+    return (r for r in Box(folder).stored() if not any(s.holds(r.part) for s in snapshots))
 
 
-def _files(folder: Path, receipt: dict[str, Any]) -> Iterator[Path]:
+def _files(folder: Path, receipt: Receipt[Counts]) -> Iterator[Path]:
     """The files of a partition, those beside its folder too; nothing that lies elsewhere."""
-    for entry in receipt.get("files", []):
-        with contextlib.suppress(ConfigError, KeyError, TypeError):
-            yield Path(os.path.normpath(Box(folder).named(entry["file"])))
+    for entry in receipt.files:
+        with contextlib.suppress(ConfigError):
+            yield Path(os.path.normpath(Box(folder).named(entry.file)))

@@ -58,7 +58,7 @@ def _how_far(run: Path, boxes: dict[str, dict[str, Any]], complete: bool) -> dic
 
 def _run_facts(path: Path) -> dict[str, Any]:
     """run.json, as far as its state is told by it. Raises: CorruptError: it is of another kind."""
-    facts = read_json(path)
+    facts: dict[str, Any] = read_json(path)
     kinds = {"folders": dict, "started": str, "backend": dict}
     wrong = [k for k, kind in kinds.items() if not isinstance(facts, dict) or not isinstance(facts.get(k), kind)]
     if wrong or not all(isinstance(f, str) for f in facts["folders"].values()) or "shards" not in facts["folders"]:
@@ -94,9 +94,9 @@ def run_state(run: Path) -> dict[str, Any]:
         boxes[name] = {
             "folder": folder,
             "partitions": len(receipts),
-            "documents": sum(r.get("documents", 0) for r in receipts),
-            "bytes": sum(r.get("bytes", 0) for r in receipts),
-            "cpu_seconds": round(sum(r.get("cpu_seconds", 0.0) for r in receipts), 3),
+            "documents": sum(r.counts.documents for r in receipts),
+            "bytes": sum(r.counts.bytes for r in receipts),
+            "cpu_seconds": round(sum(r.cost.cpu_seconds for r in receipts), 3),
             "disk_bytes": disk_bytes(lying.box(name).folder),
         }
     for beside in BESIDE:

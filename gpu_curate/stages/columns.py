@@ -6,15 +6,15 @@ lack a key here and there: `text_column` is an error where none of the first rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 from gpu_curate import guard
-from gpu_curate.config import Config, SourceBase
 from gpu_curate.errors import ConfigError, GpuCurateError
 from gpu_curate.sources import Reader
-from gpu_curate.sources.files import File
+from gpu_curate.sources.listing import File
+from gpu_curate.sources.sections import SourceBase
 
 _FILES = 8  # looked at, of a source whose files need not be alike
 _SHOWN = 20  # names in a message
@@ -76,7 +76,9 @@ def check_columns(
     Raises:
         ConfigError: names every column of every source that is not there, and those that are.
     """
-    missing, warnings, found = [], [], []
+    missing: list[str] = []
+    warnings: list[str] = []
+    found: list[Seen | None] = []
     for source, reader, own in zip(sources, readers, files, strict=True):
         asked = list(_asked(source))
         seen = look(reader, own, [column for _, column in asked])
@@ -93,11 +95,11 @@ def check_columns(
     return found, warnings
 
 
-def check_sources(config: Config, files: list[list[File]]) -> tuple[list[Seen | None], list[str]]:
-    """`check_columns` of a recipe."""
+def check_sources(sources: Sequence[SourceBase], files: list[list[File]]) -> tuple[list[Seen | None], list[str]]:
+    """`check_columns` of a recipe's sources."""
     from gpu_curate.stages.documents.listing import make_reader
 
-    return check_columns(config.sources, map(make_reader, config.sources), files)
+    return check_columns(sources, map(make_reader, sources), files)
 
 
 def _asked(source: Any) -> Iterable[tuple[str, str]]:

@@ -3,24 +3,53 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from gpu_curate.config import Config
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import CorruptError
-from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.partition_text import text_hash, verified_text
+from gpu_curate.stages import Boxes, Made, Stage
+from gpu_curate.stages.part import Part
+from gpu_curate.stages.partition_text import text_hash
+from gpu_curate.stages.sections import Reference
+from gpu_curate.stages.text_counts import TextCounts
 from gpu_curate.store.artifact import RECEIPTS
-from gpu_curate.store.files import read_json, write_json, write_table
+from gpu_curate.store.files import read_json, write_json
+from gpu_curate.store.receipts import Counts, Receipt
+
+if TYPE_CHECKING:
+    from gpu_curate.ops.ngrams import NgramIndex
 
 _SELF_TEST = "self_test.json"  # beside the receipts of the box
 
 
 # fields of a reference that an index depends on, in the order of NgramIndex.build
 _RULE = ("ngram_words", "whole_items", "min_unspaced_words")
+
+
+class Benchmark(NamedTuple):
+    """A reference set that documents are searched for, and the partition of references/ that holds its items."""
+
+    reference: Reference
+    part: str
+
+
+def benchmarks(references: Sequence[Reference]) -> list[Benchmark]:
+    """The sets whose action is `decontaminate`."""
+    return [Benchmark(r, f"{n:06d}") for n, r in enumerate(references) if r.action == "decontaminate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContaminationCounts(TextCounts):
+    """Attributes:
+    matches: documents with a hit, by set.
+    """
+
+    matches: dict[str, int] = field(default_factory=dict)
 
 
 class Contamination(Stage):
@@ -34,64 +63,44 @@ class Contamination(Stage):
     """
 
     name: ClassVar[str] = "contamination"
+    counts: ClassVar[type[Counts]] = ContaminationCounts
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = (
-        "stages.contamination",
-        "ops.words",
-        "ops.ngrams",
-        "ops.minhash",
-        "ops.simd",
-        "ops.mix",
-    )
     on_device: ClassVar[bool] = True
+    inputs: tuple[str, ...] = ("references",)
 
-    def active(self, config: Config) -> bool:
-        return bool(benchmarks(config))
+    def __init__(self, benchmarks: list[Benchmark]):
+        self.benchmarks = benchmarks
 
-    def reads(self, config: Config) -> tuple[str, ...]:
-        return ("references",)
-
-    def made_of(self, config: Config, receipt: dict[str, Any]) -> str:
+    def made_of(self, receipt: Receipt[Counts]) -> str:
         return text_hash(receipt)
 
-    def settings(self, config: Config) -> Any:
-        return [r.model_dump(include={"name", *_RULE}) for r in benchmarks(config)]
+    def settings(self) -> Any:
+        return [b.reference.model_dump(include={"name", *_RULE}) for b in self.benchmarks]
 
-    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        from gpu_curate.device.backend import compute
-
-        watch = Stopwatch()
-        path = verified_text(context.box(self.follows), part)
-        indexes = indexes_of(context)
+    def make(self, part: Part) -> Made:
+        indexes = indexes_of(part.boxes, self.benchmarks)
 
         def match(text: TextColumn) -> dict[str, Any]:
             found = {name: best_matches(text, index) for name, (index, _) in indexes.items()}
             return {f"{key}_{name}": made[key] for name, made in found.items() for key in ("hits", "coverage", "item")}
 
-        columns, how, more = compute(context, path, match)  # once for all sets: the text is read and uploaded once
+        columns, how, more = part.compute(match)  # once for all sets: the text is read and uploaded once
         for name, (_, ids) in indexes.items():
             item = columns[f"item_{name}"]
             columns[f"item_{name}"] = np.where(item >= 0, ids[item], -1)
-        box = context.box(self.name)
-        out = box.path(part, ".parquet")
-        write_table(out, pa.table(columns))
-        found = {r.name: int((columns[f"hits_{r.name}"] > 0).sum()) for r in benchmarks(context.config)}
-        source = context.box(self.follows).receipt(part) or {}
-        facts = {"documents": source["documents"], "bytes": source["bytes"], "backend": how, **more}
-        return box.commit(part, [out], {**facts, "matches": found, **watch.facts()})
+        found = {name: int((columns[f"hits_{name}"] > 0).sum()) for name in indexes}
+        source = part.counts(str(self.follows), Counts)
+        counts = ContaminationCounts(documents=source.documents, bytes=source.bytes, backend=how, matches=found, **more)
+        return Made(counts, pa.table(columns))
 
-    def finish(self, context: Context) -> None:
+    def finish(self, boxes: Boxes) -> None:
         """Test the indexes, once a fingerprint: a run with nothing to do finds the result beside the receipts."""
-        if tested(context) is None:
-            results = {name: dataclasses.asdict(t) for name, t in self_test(context).items()}
-            write_json(context.box(self.name).folder / RECEIPTS / _SELF_TEST, results)
+        if tested(boxes, self.benchmarks) is None:
+            results = {name: dataclasses.asdict(t) for name, t in self_test(boxes, self.benchmarks).items()}
+            write_json(boxes.box(self.name).folder / RECEIPTS / _SELF_TEST, results)
 
 
-def benchmarks(config: Config) -> list[Any]:
-    return [r for r in config.references if r.action == "decontaminate"]
-
-
-def best_matches(text: TextColumn, index: Any) -> dict[str, Any]:
+def best_matches(text: TextColumn, index: NgramIndex) -> dict[str, Any]:
     """coverage float32, item int64 (number in the index, -1 none) and hits int32 of N documents, where `text` lives."""
     from gpu_curate.ops.ngrams import coverage, probe
 
@@ -99,22 +108,21 @@ def best_matches(text: TextColumn, index: Any) -> dict[str, Any]:
     return {"coverage": best, "item": item, "hits": hits}
 
 
-_indexes: dict[tuple[Any, ...], tuple[Any, np.ndarray]] = {}  # those of one run, by the content of their items
+_indexes: dict[tuple[Any, ...], tuple[NgramIndex, np.ndarray]] = {}  # those of one run, by the content of their items
 
 
-def indexes_of(context: Context) -> dict[str, tuple[Any, np.ndarray]]:
+def indexes_of(boxes: Boxes, benchmarks: list[Benchmark]) -> dict[str, tuple[NgramIndex, np.ndarray]]:
     """By set, the n-gram index and the doc_ids of its items; built once a process and run, however many sets there are.
 
     A process that outlives a run (inline, a Dask worker) keeps no index whose items or rule have changed.
     """
     from gpu_curate.ops.ngrams import NgramIndex
 
-    box = context.box("references")
-    keys, found = {}, {}
-    for number, reference in enumerate(context.config.references):
-        if reference.action == "decontaminate":
-            part = f"{number:06d}"
-            keys[reference.name] = (part, box.content(part), *reference.model_dump(include=set(_RULE)).values())
+    box = boxes.box("references")
+    keys: dict[str, tuple[Any, ...]] = {}
+    found = {}
+    for reference, part in benchmarks:
+        keys[reference.name] = (part, box.content(part), *reference.model_dump(include=set(_RULE)).values())
     for key in list(_indexes):
         if key not in keys.values():
             _indexes.pop(key, None)
@@ -128,9 +136,9 @@ def indexes_of(context: Context) -> dict[str, tuple[Any, np.ndarray]]:
     return found
 
 
-def index_of(context: Context, name: str) -> tuple[Any, np.ndarray]:
+def index_of(boxes: Boxes, benchmarks: list[Benchmark], name: str) -> tuple[NgramIndex, np.ndarray]:
     """The n-gram index of a set and the doc_ids of its items."""
-    return indexes_of(context)[name]
+    return indexes_of(boxes, benchmarks)[name]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,11 +156,11 @@ class SelfTest:
     wrong: str | None
 
 
-def self_test(context: Context) -> dict[str, SelfTest]:
+def self_test(boxes: Boxes, benchmarks: list[Benchmark]) -> dict[str, SelfTest]:
     """Probe the item of every set that has most n-grams with itself, between other words."""
     found = {}
-    for reference in benchmarks(context.config):
-        index, _ = index_of(context, reference.name)
+    for reference, part in benchmarks:
+        index, _ = index_of(boxes, benchmarks, reference.name)
         wrong = None
         if len(index.gram_G) == 0:
             remedy = (
@@ -160,8 +168,7 @@ def self_test(context: Context) -> dict[str, SelfTest]:
             )
             wrong = f"no item has {reference.ngram_words} words: nothing can match ({remedy}?)"
         else:
-            number = next(i for i, r in enumerate(context.config.references) if r.name == reference.name)
-            table = context.box("references").read_table(f"{number:06d}", ["text"])
+            table = boxes.box("references").read_table(part, ["text"])
             planted = table["text"][int(index.item_grams_I.argmax())].as_py()
             if best_matches(TextColumn.from_texts([f"x y {planted} z"]), index)["coverage"][0] != 1:
                 wrong = "a planted copy of its longest item was not found"
@@ -169,10 +176,10 @@ def self_test(context: Context) -> dict[str, SelfTest]:
     return found
 
 
-def tested(context: Context) -> dict[str, SelfTest] | None:
+def tested(boxes: Boxes, benchmarks: list[Benchmark]) -> dict[str, SelfTest] | None:
     """What `finish` found out; None: nothing yet."""
     try:
-        results = read_json(context.box(Contamination.name).folder / RECEIPTS / _SELF_TEST)
-        return {r.name: SelfTest(**results[r.name]) for r in benchmarks(context.config)}
+        results = read_json(boxes.box(Contamination.name).folder / RECEIPTS / _SELF_TEST)
+        return {b.reference.name: SelfTest(**results[b.reference.name]) for b in benchmarks}
     except (FileNotFoundError, CorruptError, KeyError, TypeError):
         return None

@@ -6,23 +6,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gpu_curate.config import Config
-from gpu_curate.quality import bits, evaluate, identity
+from gpu_curate.quality import Quality, bits, evaluate, identity
 from gpu_curate.sources import Reject
-from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.contamination import benchmarks
+from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, clusters_of
+from gpu_curate.stages.part import Part
 from gpu_curate.stages.reasons import OTHER_BITS, in_order
-from gpu_curate.stages.rejects import REJECTED, LateRejects, add_kinds, first_reject, kind_of, late_rejects
+from gpu_curate.stages.rejects import REJECTED, FirstReject, add_kinds, first_reject, kind_of, late_rejects
 from gpu_curate.stages.rule_values import check_columns_hold_numbers, reject_wordy, rule_values, with_rules
 from gpu_curate.stages.tokens import lengths, unknown_tokens
-from gpu_curate.store.files import write_table
+from gpu_curate.store.receipts import Counts
+from gpu_curate.text.sections import Language
 
 SCHEMA = pa.schema(
     [
@@ -37,6 +39,38 @@ SCHEMA = pa.schema(
 )
 
 
+@dataclass(frozen=True)
+class ByReason:
+    """Documents, tokens and bytes of text by the reason that took them; `kept` is one."""
+
+    documents: dict[str, int] = field(default_factory=dict)
+    tokens: dict[str, int] = field(default_factory=dict)
+    bytes_of_text: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionCounts(Counts):
+    """Of a partition of decisions/.
+
+    Attributes:
+        by_reason: by first failing rule.
+        by_source: documents by source and reason, with a tab between.
+        unknown_tokens: by reason.
+        failing, only: documents that fail a rule, and those that fail nothing else.
+        reject_reasons, first_reject: of late rejects.
+    """
+
+    by_reason: ByReason = ByReason()
+    by_source: dict[str, int] = field(default_factory=dict)
+    unknown_tokens: dict[str, int] = field(default_factory=dict)
+    failing: dict[str, int] = field(default_factory=dict)
+    only: dict[str, int] = field(default_factory=dict)
+    reject_reasons: dict[str, int] = field(default_factory=dict)
+    first_reject: FirstReject | None = None
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"reject_reasons", "first_reject"})
+
+
 class Decisions(Stage):
     """Apply every threshold to the stored scores. Moving one re-runs this box and the shards, nothing else.
 
@@ -47,42 +81,48 @@ class Decisions(Stage):
     """
 
     name: ClassVar[str] = "decisions"
+    counts: ClassVar[type[Counts]] = DecisionCounts
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = (
-        "stages.decisions",
-        "stages.rejects",
-        "stages.reasons",
-        "stages.rule_values",
-        "quality",
-    )
+    rejects: ClassVar[bool] = True
 
-    def reads(self, config: Config) -> tuple[str, ...]:
+    def __init__(
+        self,
+        quality: Quality,
+        language: Language,
+        min_tokens: int,
+        max_coverage: dict[str, float],
+        duplicates: bool,
+    ):
+        """
+        Args:
+            max_coverage: by reference set that documents are searched for.
+            duplicates: any are looked for.
+        """
+        self.quality, self.language, self.min_tokens, self.max_coverage = quality, language, min_tokens, max_coverage
         boxes = ["signatures", "scores", "tokens"]
-        if config.dedup.exact or config.dedup.fuzzy is not None:
+        if duplicates:
             boxes.append("duplicates")
-        if benchmarks(config):
+        if max_coverage:
             boxes.append("contamination")
-        return tuple(boxes)
+        self.inputs = tuple(boxes)
 
-    def settings(self, config: Config) -> Any:
+    def settings(self) -> Any:
         return {
-            "quality": identity(config.quality),
-            "language": config.language.model_dump(include={"keep", "min_score"}),
-            "min_tokens": config.min_tokens,
-            "max_coverage": [(r.name, r.max_coverage) for r in benchmarks(config)],
+            "quality": identity(self.quality),
+            "language": self.language.model_dump(include={"keep", "min_score"}),
+            "min_tokens": self.min_tokens,
+            "max_coverage": list(self.max_coverage.items()),
         }
 
-    def prepare(self, context: Context) -> None:
-        check_columns_hold_numbers(context)
+    def prepare(self, boxes: Boxes) -> None:
+        check_columns_hold_numbers(boxes, self.quality)
 
-    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        watch = Stopwatch()
-        config = context.config
-        doc_id_N = context.box("documents").read_table(part, ["doc_id"])["doc_id"].to_numpy()
-        nbytes_N = context.box("signatures").columns(part, "bytes")[0]
-        tokens_N = lengths(context, part)
-        values = rule_values(context, part)
-        failing_N = evaluate(values, config.quality).astype(np.uint64)
+    def make(self, part: Part) -> Made:
+        boxes, name = part.boxes, part.name
+        (doc_id_N,), (nbytes_N,) = part.columns("documents", "doc_id"), part.columns("signatures", "bytes")
+        tokens_N = lengths(boxes, name)
+        values = rule_values(boxes, name, self.quality)
+        failing_N = evaluate(values, self.quality).astype(np.uint64)
         partner_N = np.full(len(doc_id_N), -1, np.int64)
 
         def fail(where: np.ndarray, reason: str, partner: np.ndarray | None = None) -> None:
@@ -91,53 +131,43 @@ class Decisions(Stage):
                 partner_N[where] = np.where(partner_N[where] < 0, partner[where], partner_N[where])
 
         fail(nbytes_N == 0, "empty")
-        if config.language.model is not None and config.language.keep is not None:
+        if self.language.model is not None and self.language.keep is not None:
             from gpu_curate.text.language import keep_labels
 
-            wanted = pa.array(sorted(keep_labels(config.language)), pa.string())
-            languages = context.box("scores").read_table(part, ["language"])["language"].cast(pa.string())
+            wanted = pa.array(sorted(keep_labels(self.language) or ()), pa.string())
+            languages = part.read("scores", ["language"])["language"].cast(pa.string())
             known = pc.is_in(languages, wanted).to_numpy()
-            fail(~known | (values["language_score"] < config.language.min_score), "language")
-        if context.has("duplicates") and len(doc_id_N):
-            self._duplicates(context, doc_id_N, fail)
-        if context.has("contamination"):
-            box = context.box("contamination")
-            for r in benchmarks(config):
-                coverage, item = box.columns(part, f"coverage_{r.name}", f"item_{r.name}")
-                fail(coverage > np.float32(r.max_coverage), "contaminated", item)
-        fail(tokens_N - 1 < config.min_tokens, "too_few_tokens")
-        own = LateRejects(context, self.name, part)
-        reject_wordy(values, config.quality, own)
-        rejects = own.reasons | late_rejects(context, "tokens", part) | late_rejects(context, "scores", part)
+            fail(~known | (values["language_score"] < self.language.min_score), "language")
+        if "duplicates" in self.inputs and len(doc_id_N):
+            _duplicates(boxes, doc_id_N, fail)
+        for reference, limit in self.max_coverage.items():
+            coverage, item = part.columns("contamination", f"coverage_{reference}", f"item_{reference}")
+            fail(coverage > np.float32(limit), "contaminated", item)
+        fail(tokens_N - 1 < self.min_tokens, "too_few_tokens")
+        reject_wordy(values, self.quality, part.rejects)
+        rejects = part.rejects.reasons | late_rejects(boxes, "tokens", name) | late_rejects(boxes, "scores", name)
         rejected = np.fromiter(rejects, np.int64)  # what a library could not take is no document, whatever else it is
         failing_N[rejected], partner_N[rejected] = np.uint64(1 << OTHER_BITS[REJECTED]), -1
-        reasons = in_order(bits(config.quality))
-        table = with_rules(_table(reasons, doc_id_N, failing_N, partner_N, tokens_N, nbytes_N), config)
-        box = context.box(self.name)
-        path = box.path(part, ".parquet")
-        write_table(path, table)
-        facts = {"documents": len(doc_id_N), "bytes": int(nbytes_N.sum()), "backend": "cpu"}
-        if rejects:
-            facts |= _rejects(context, part, rejects)
-        late, counts = own.write()
-        accounts = _accounts(context, part, table, reasons)
-        return box.commit(part, [path, *late], {**facts, **counts, **accounts, **watch.facts()})
+        reasons = in_order(bits(self.quality))
+        table = with_rules(_table(reasons, doc_id_N, failing_N, partner_N, tokens_N, nbytes_N), self.quality)
+        return Made(_counts(part, table, reasons, rejects), table)
 
-    def _duplicates(self, context: Context, doc_id_N: np.ndarray, fail: Any) -> None:
-        row, clusters = clusters_of(context, doc_id_N)
-        kind = clusters["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
-        dropped = np.flatnonzero(kind != None)  # noqa: E711  elementwise
-        row = row[dropped]
-        survivor = clusters["survivor"].to_numpy()[dropped]
-        partner = np.full(len(doc_id_N), -1, np.int64)
-        partner[row] = survivor
-        of_reference = np.zeros(len(doc_id_N), np.bool_)
-        of_reference[row] = survivor >= FIRST_REFERENCE
-        exact = np.zeros(len(doc_id_N), np.bool_)
-        exact[row] = kind[dropped] == "exact"
-        fail((partner >= 0) & of_reference, "reference_duplicate", partner)
-        fail((partner >= 0) & ~of_reference & exact, "exact_duplicate", partner)
-        fail((partner >= 0) & ~of_reference & ~exact, "fuzzy_duplicate", partner)
+
+def _duplicates(boxes: Boxes, doc_id_N: np.ndarray, fail: Callable[[np.ndarray, str, np.ndarray], None]) -> None:
+    row, clusters = clusters_of(boxes, doc_id_N)
+    kind = clusters["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    dropped = np.flatnonzero(kind != None)  # noqa: E711  elementwise
+    row = row[dropped]
+    survivor = clusters["survivor"].to_numpy()[dropped]
+    partner = np.full(len(doc_id_N), -1, np.int64)
+    partner[row] = survivor
+    of_reference = np.zeros(len(doc_id_N), np.bool_)
+    of_reference[row] = survivor >= FIRST_REFERENCE
+    exact = np.zeros(len(doc_id_N), np.bool_)
+    exact[row] = kind[dropped] == "exact"
+    fail((partner >= 0) & of_reference, "reference_duplicate", partner)
+    fail((partner >= 0) & ~of_reference & exact, "exact_duplicate", partner)
+    fail((partner >= 0) & ~of_reference & ~exact, "fuzzy_duplicate", partner)
 
 
 def _table(
@@ -166,21 +196,16 @@ def _table(
     ).cast(SCHEMA)
 
 
-def _rejects(context: Context, part: str, rejects: dict[int, str]) -> dict[str, Any]:
-    """What the receipt says of late rejects."""
-    kinds: Counter[str] = Counter()
-    for reason in rejects.values():
-        add_kinds(kinds, {kind_of(reason): 1})
+def _first_reject(part: Part, rejects: dict[int, str]) -> FirstReject:
     number = min(rejects)
-    row = context.box("documents").read_table(part, ["path", "row"]).slice(number, 1).to_pylist()[0]
-    first = first_reject(Reject(row["row"], None, rejects[number]), row["path"])
-    return {"reject_reasons": dict(kinds), "first_reject": first}
+    row = part.read("documents", ["path", "row"]).slice(number, 1).to_pylist()[0]
+    return first_reject(Reject(row["row"], None, rejects[number]), row["path"])
 
 
-def _accounts(context: Context, part: str, table: pa.Table, bit: dict[str, int]) -> dict[str, Any]:
+def _counts(part: Part, table: pa.Table, bit: dict[str, int], rejects: dict[int, str]) -> DecisionCounts:
     """What became of the partition: documents, tokens and bytes by reason; the same per source; every failing rule, and
     what it alone takes."""
-    sources = context.box("documents").read_table(part, ["source"])["source"].cast(pa.string()).to_pylist()
+    sources = part.read("documents", ["source"])["source"].cast(pa.string()).to_pylist()
     reasons = [r or "kept" for r in table["reason"].cast(pa.string()).to_pylist()]
     documents: Counter[str] = Counter(reasons)
     per_source: Counter[str] = Counter(f"{s}\t{r}" for s, r in zip(sources, reasons, strict=True))
@@ -190,19 +215,26 @@ def _accounts(context: Context, part: str, table: pa.Table, bit: dict[str, int])
         tokens[reason] += t
         nbytes[reason] += b
     unknown: Counter[str] = Counter()
-    unknown_N = unknown_tokens(context, part)
+    unknown_N = unknown_tokens(part.boxes, part.name)
     if unknown_N is not None:
         for reason, n in zip(reasons, unknown_N.tolist(), strict=True):
             unknown[reason] += n
-    failing = table["failing"].to_numpy()
-    failing, only = _failures(failing[failing != np.uint64(1 << OTHER_BITS[REJECTED])], bit)
-    return {
-        "by_reason": {"documents": dict(documents), "tokens": dict(tokens), "bytes_of_text": dict(nbytes)},
-        "by_source": dict(per_source),
-        "unknown_tokens": {reason: n for reason, n in unknown.items() if n},
-        "failing": failing,
-        "only": only,
-    }
+    kinds: Counter[str] = Counter()
+    for reason in rejects.values():
+        add_kinds(kinds, {kind_of(reason): 1})
+    failing_N = table["failing"].to_numpy()
+    failing, only = _failures(failing_N[failing_N != np.uint64(1 << OTHER_BITS[REJECTED])], bit)
+    return DecisionCounts(
+        documents=len(reasons),
+        bytes=sum(nbytes.values()),
+        by_reason=ByReason(dict(documents), dict(tokens), dict(nbytes)),
+        by_source=dict(per_source),
+        unknown_tokens={reason: n for reason, n in unknown.items() if n},
+        failing=failing,
+        only=only,
+        reject_reasons=dict(kinds),
+        first_reject=_first_reject(part, rejects) if rejects else None,
+    )
 
 
 def _failures(failing_N: np.ndarray, bit: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,16 +18,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gpu_curate import dedup, lsh
-from gpu_curate.config import Config
 from gpu_curate.document import MAX_FILES, ROW_BITS, TextColumn
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops import components as components_ops
 from gpu_curate.ops.components import Components, band_edges
-from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages import Boxes, Made, Stage
+from gpu_curate.stages.part import Part
 from gpu_curate.stages.partition_text import host_text, verified_text
+from gpu_curate.stages.reference_sets import ReferenceCounts
+from gpu_curate.stages.sections import Dedup, Fuzzy, Reference
 from gpu_curate.stages.signatures import fuzzy_of
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import DISK_ERRORS, disk_error, write_table
+from gpu_curate.store.receipts import Counts
 
 FIRST_REFERENCE = MAX_FILES << ROW_BITS  # doc_ids from here up are items of reference sets
 
@@ -47,6 +53,28 @@ CLUSTERS = pa.schema(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class DuplicateCounts(Counts):
+    """Attributes:
+    candidate_pairs: documents that share a bucket, chained.
+    components: clusters of two or more.
+    compared_pairs, kept_apart: with verify_against: survivor.
+    exact, fuzzy: documents that are duplicates.
+    """
+
+    candidate_pairs: int = 0
+    components: int = 0
+    compared_pairs: int | None = None
+    kept_apart: int | None = None
+    exact: int = 0
+    fuzzy: int = 0
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"bytes"})
+
+    def facts(self) -> dict[str, Any]:
+        return {name: value for name, value in super().facts().items() if value is not None}
+
+
 class Duplicates(Stage):
     """Connect documents of equal content or equal band hash, and name one survivor of each component.
 
@@ -65,72 +93,63 @@ class Duplicates(Stage):
     """
 
     name: ClassVar[str] = "duplicates"
-    code: ClassVar[tuple[str, ...]] = (
-        "stages.duplicates",
-        "dedup",
-        "lsh",
-        "ops.components",
-        "ops.minhash",
-        "ops.words",
-        "ops.simd",
-        "ops.mix",
-    )
+    counts: ClassVar[type[Counts]] = DuplicateCounts
     on_device: ClassVar[bool] = True
 
-    def active(self, config: Config) -> bool:
-        return bool(config.dedup.exact) or config.dedup.fuzzy is not None
-
-    def reads(self, config: Config) -> tuple[str, ...]:
+    def __init__(self, dedup: Dedup, references: Sequence[Reference]):
+        self.section = dedup
+        self.references = references
         boxes = ["documents", "signatures"]
-        if any(r.action != "decontaminate" for r in config.references):
+        if self._actions:
             boxes += ["references", "reference_signatures"]
-        if config.dedup.fuzzy is not None and config.dedup.fuzzy.keep.startswith("highest:"):
+        if dedup.fuzzy is not None and dedup.fuzzy.keep.startswith("highest:"):
             boxes.append("scores")
-        return tuple(boxes)
+        self.inputs = tuple(boxes)
 
-    def settings(self, config: Config) -> Any:
-        fuzzy = config.dedup.fuzzy
+    @property
+    def _actions(self) -> list[tuple[str, str]]:
+        """Name and action of the sets that documents are compared with as wholes."""
+        return [(r.name, r.action) for r in self.references if r.action != "decontaminate"]
+
+    def settings(self) -> Any:
+        fuzzy = self.section.fuzzy
         dropped = {"max_source_share", "components"}
         return {
-            "exact": config.dedup.exact,
+            "exact": self.section.exact,
             "fuzzy": fuzzy and fuzzy.model_dump(exclude=dropped),
-            "actions": [(r.name, r.action) for r in config.references if r.action != "decontaminate"],
+            "actions": self._actions,
         }
 
-    def plan(self, context: Context) -> dict[str, Any]:
-        return {"000000": None}
-
-    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        watch = Stopwatch()
-        corpus = RunCorpus(context)
-        settings = settings_of(context.config)
+    def make(self, part: Part) -> Made:
+        corpus = RunCorpus(part.boxes, self.references)
+        settings = settings_of(self.section)
         fuzzy = settings.fuzzy
         components = Components(len(corpus))
         copies, originals = dedup.exact_copies(corpus, settings)
         components.add_edges(originals, copies)
         pairs, how = 0, "cpu"
-        if fuzzy is not None and not fuzzy.by_pair and _curator_wanted(context):
-            pairs, how = _connect_by_curator(context, corpus, fuzzy, components), "gpu (NeMo Curator)"
+        if fuzzy is not None and not fuzzy.by_pair and _curator_wanted(part.backend, self.section.fuzzy):
+            pairs, how = _connect_by_curator(part.boxes, corpus, fuzzy, components), "gpu (NeMo Curator)"
         elif fuzzy is not None:
-            pairs, how = dedup.connect_bands(corpus, fuzzy, components), "cpu" if fuzzy.by_pair else context.backend
+            pairs, how = dedup.connect_bands(corpus, fuzzy, components), "cpu" if fuzzy.by_pair else part.backend
         label_N = components.labels()
         del components
         found = dedup.clusters(corpus, settings, label_N, copies, originals)
         clusters = _table(corpus, found, dedup.measured(corpus, settings, found))
         train_only = dedup.train_only(corpus, fuzzy, label_N)
-        box = context.box(self.name)
-        paths = [box.folder / "clusters.parquet", box.folder / "train_only.parquet"]
+        folder = part.box.folder
+        paths = (folder / "clusters.parquet", folder / "train_only.parquet")
         write_table(paths[0], clusters, row_group_size=65536)
         write_table(paths[1], pa.table({"doc_id": np.sort(corpus.doc_id_N[train_only])}))
-        facts = {
-            "documents": len(corpus),
-            "candidate_pairs": int(pairs),
-            "components": len(np.unique(clusters["cluster"].filter(pc.greater(clusters["size"], 1)).to_numpy())),
+        counts = DuplicateCounts(
+            documents=len(corpus),
+            backend=how,
+            candidate_pairs=int(pairs),
+            components=len(np.unique(clusters["cluster"].filter(pc.greater(clusters["size"], 1)).to_numpy())),
             **found.checked,
-            "backend": how,
             **_kind_counts(clusters),
-        }
-        return box.commit(part, paths, {**facts, **watch.facts()})
+        )
+        return Made(counts, files=paths)
 
 
 def _kind_counts(clusters: pa.Table) -> dict[str, int]:
@@ -160,16 +179,16 @@ class RunCorpus:
     """A `dedup.Corpus` of a run's files: all documents in the order of the files, whatever their numbers, then those of the
     reference sets."""
 
-    ops = components_ops
+    ops: ModuleType = components_ops
 
-    def __init__(self, context: Context):
-        self.context = context
-        boxes = [("documents", "signatures")]
-        if context.has("reference_signatures"):
-            boxes.append(("references", "reference_signatures"))
+    def __init__(self, boxes: Boxes, references: Sequence[Reference]):
+        self.boxes, self._references = boxes, references
+        pairs = [("documents", "signatures")]
+        if boxes.has("reference_signatures"):
+            pairs.append(("references", "reference_signatures"))
         self.parts: list[tuple[Box, Box, str]] = []  # documents box, signatures box, partition
-        for documents, signatures in boxes:
-            of_documents, of_signatures = context.box(documents), context.box(signatures)
+        for documents, signatures in pairs:
+            of_documents, of_signatures = boxes.box(documents), boxes.box(signatures)
             self.parts += [
                 (of_documents, of_signatures, p) for p in of_documents.parts() if self._compared(documents, p)
             ]
@@ -179,19 +198,19 @@ class RunCorpus:
         counts = [f.metadata.num_rows for f in self._files]
         self.starts = np.cumsum([0, *counts])  # of the partitions, as they lie
         self.doc_id_N = np.empty(self.starts[-1], np.int64)
-        for (documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
-            self.doc_id_N[start:stop] = documents.read_table(part, ["doc_id"])["doc_id"].to_numpy()
+        for (of_documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
+            (self.doc_id_N[start:stop],) = of_documents.columns(part, "doc_id")
         # Number in the corpus → where it lies; None: they lie in order. They do unless files were added to the run.
         self._lies_N: np.ndarray | None = None
-        place_N = context.snapshot().places(self.doc_id_N)
+        place_N = boxes.snapshot().places(self.doc_id_N)
         if (place_N[1:] <= place_N[:-1]).any():
             self._lies_N = np.argsort(place_N, kind="stable")
-        actions = {r.name: r.action for r in context.config.references}
+        actions = {r.name: r.action for r in references}
         is_reference_N = self.doc_id_N >= FIRST_REFERENCE
         train_only_N = np.zeros(len(self), np.bool_)
-        for (documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
+        for (of_documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
             if start < stop and is_reference_N[start]:
-                train_only_N[start:stop] = actions[documents.receipt(part)["set"]] == "train_only"  # type: ignore[index]
+                train_only_N[start:stop] = actions[of_documents.counts(part, ReferenceCounts).set] == "train_only"
         self.doc_id_N = self._ordered(self.doc_id_N)
         self.is_reference_N, self.train_only_N = self._ordered(is_reference_N), self._ordered(train_only_N)
 
@@ -208,7 +227,7 @@ class RunCorpus:
     def _compared(self, box: str, part: str) -> bool:
         if box == "documents":
             return True
-        return self.context.config.references[int(part)].action != "decontaminate"
+        return self._references[int(part)].action != "decontaminate"
 
     def __len__(self) -> int:
         return len(self.doc_id_N)
@@ -253,10 +272,10 @@ class RunCorpus:
 
     def score(self, name: str) -> np.ndarray:
         """float64 of N: a column of scores/; 0.0 for a reference."""
-        scores = self.context.box("scores")
+        scores = self.boxes.box("scores")
         values = np.zeros(len(self), np.float64)
         for (documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
-            if documents.folder != self.context.box("documents").folder:
+            if documents.folder != self.boxes.box("documents").folder:
                 continue
             table = scores.read_table(part)
             if name not in table.column_names:
@@ -268,7 +287,7 @@ class RunCorpus:
 
     def place(self, array: np.ndarray) -> Any:
         """The array where the run puts documents."""
-        if self.context.backend != "gpu":
+        if self.boxes.backend != "gpu":
             return array
         from gpu_curate.device.backend import to_device
 
@@ -276,19 +295,19 @@ class RunCorpus:
 
     @property
     def scratch(self) -> Path:
-        return self.context.box("duplicates").folder
+        return self.boxes.box("duplicates").folder
 
     def disk_error(self, error: OSError) -> Exception:
         return disk_error(self.scratch, error) if error.errno in DISK_ERRORS else error
 
 
-def settings_of(config: Config) -> dedup.Settings:
+def settings_of(section: Dedup) -> dedup.Settings:
     """What makes a duplicate, as plain values."""
-    fuzzy = config.dedup.fuzzy
+    fuzzy = section.fuzzy
     if fuzzy is None:
-        return dedup.Settings(exact=config.dedup.exact, fuzzy=None, seed=0)
+        return dedup.Settings(exact=section.exact, fuzzy=None, seed=0)
     return dedup.Settings(
-        exact=config.dedup.exact,
+        exact=section.exact,
         fuzzy=fuzzy_of(fuzzy),
         keep=fuzzy.keep,
         seed=fuzzy.seed,
@@ -296,24 +315,23 @@ def settings_of(config: Config) -> dedup.Settings:
     )
 
 
-def _connect_by_curator(context: Context, corpus: RunCorpus, fuzzy: lsh.Fuzzy, components: Components) -> int:
+def _connect_by_curator(boxes: Boxes, corpus: RunCorpus, fuzzy: lsh.Fuzzy, components: Components) -> int:
     """All bands through NeMo Curator on every GPU of the run; returns the number of pairs."""
     from gpu_curate.ops.components import curator
 
     valid = corpus.place(dedup.bucketed(corpus))
     bands = range(fuzzy.bands.num_bands)
     edges = (band_edges(corpus.place(corpus.column(lsh.band_column(b))), valid) for b in bands)
-    folder = context.box("duplicates").folder / ".curator"
-    label_N, pairs = curator.connect(edges, len(corpus), folder, len(context.devices), context.devices)
+    folder = boxes.box("duplicates").folder / ".curator"
+    label_N, pairs = curator.connect(edges, len(corpus), folder, len(boxes.devices), boxes.devices)
     member = np.flatnonzero(label_N != np.arange(len(label_N)))
     components.add_edges(label_N[member], member)
     return pairs
 
 
-def _curator_wanted(context: Context) -> bool:
-    fuzzy = context.config.dedup.fuzzy
+def _curator_wanted(backend: str, fuzzy: Fuzzy | None) -> bool:
     assert fuzzy is not None
-    if fuzzy.components == "cpu" or context.backend != "gpu":
+    if fuzzy.components == "cpu" or backend != "gpu":
         if fuzzy.components == "curator":
             raise ConfigError(
                 "dedup.fuzzy.components: curator needs the GPU backend, this run is on the CPU",
@@ -325,9 +343,9 @@ def _curator_wanted(context: Context) -> bool:
     return curator_available(required=fuzzy.components == "curator")
 
 
-def read_clusters(context: Context, low: int, high: int) -> pa.Table:
+def read_clusters(boxes: Boxes, low: int, high: int) -> pa.Table:
     """The rows of clusters.parquet with low <= doc_id <= high; reads only the row groups that may hold them."""
-    path = context.box("duplicates").verified_file("000000", "clusters.parquet")
+    path = boxes.box("duplicates").verified_file("000000", "clusters.parquet")
     with pq.ParquetFile(path, memory_map=True) as file:
         ids = [file.metadata.row_group(g).column(0).statistics for g in range(file.num_row_groups)]
         # a row group without rows has none
@@ -337,14 +355,14 @@ def read_clusters(context: Context, low: int, high: int) -> pa.Table:
     return table.slice(start, stop - start)
 
 
-def clusters_of(context: Context, doc_id_N: np.ndarray) -> tuple[np.ndarray, pa.Table]:
+def clusters_of(boxes: Boxes, doc_id_N: np.ndarray) -> tuple[np.ndarray, pa.Table]:
     """The rows of clusters.parquet of N documents, and for each its document's place among these.
 
     doc_ids of a partition need not be in order, nor follow each other: files were added to the run.
     """
     if not len(doc_id_N):
         return np.zeros(0, np.int64), CLUSTERS.empty_table()
-    clusters = read_clusters(context, int(doc_id_N.min()), int(doc_id_N.max()))
+    clusters = read_clusters(boxes, int(doc_id_N.min()), int(doc_id_N.max()))
     member = clusters["doc_id"].to_numpy()
     own = np.isin(member, doc_id_N)
     by_id = np.argsort(doc_id_N, kind="stable")

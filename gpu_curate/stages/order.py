@@ -1,38 +1,185 @@
-"""The stages of a run, in the order of the data flow."""
+"""The stages of a run, in the order of the data flow: the one place that knows the whole recipe, and builds them from it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from gpu_curate.errors import ConfigError
 from gpu_curate.stages import Stage
+
+if TYPE_CHECKING:
+    from gpu_curate.config import Config
+    from gpu_curate.stages.contamination import Benchmark
+    from gpu_curate.stages.documents.intake import Intake
 
 BESIDE = ("texts", "rejects")  # folders that the documents stage writes to beside its own, named after it
 
 
-def all_stages() -> list[Stage]:
-    """Every stage, in the order of the data flow."""
-    from gpu_curate.stages.contamination import Contamination
-    from gpu_curate.stages.decisions import Decisions
+@dataclass(frozen=True)
+class OfRecipe:
+    """A stage that a recipe builds: the name of its box, and how; None where the recipe has no use for it."""
+
+    name: str
+    build: Callable[[Config], Stage | None]
+
+
+def intake_of(config: Config) -> Intake:
+    """What the documents stage is made of."""
+    from gpu_curate.stages.documents.intake import Intake
+
+    run = config.run
+    return Intake(config.sources, config.normalize, config.pii, run.partition_bytes, run.by_reference, run.strict)
+
+
+def benchmarks_of(config: Config) -> list[Benchmark]:
+    """The reference sets that documents are searched for."""
+    from gpu_curate.stages.contamination import benchmarks
+
+    return benchmarks(config.references)
+
+
+def keeps_neighbours(config: Config) -> bool:
+    """True if more than one document of a component of duplicates may be kept."""
+    fuzzy = config.dedup.fuzzy
+    return fuzzy is not None and fuzzy.verify != "none" and fuzzy.verify_against == "survivor"
+
+
+def _documents(config: Config) -> Stage:
     from gpu_curate.stages.documents.stage import Documents
-    from gpu_curate.stages.duplicates import Duplicates
-    from gpu_curate.stages.reference_sets import References, ReferenceSignatures
-    from gpu_curate.stages.scores import Scores
-    from gpu_curate.stages.shards import Shards
+
+    return Documents(intake_of(config))
+
+
+def _references(config: Config) -> Stage | None:
+    from gpu_curate.stages.reference_sets import References
+
+    return References(config.references, config.normalize) if config.references else None
+
+
+def _signatures(config: Config) -> Stage:
     from gpu_curate.stages.signatures import Signatures
+
+    return Signatures(config.dedup.fuzzy)
+
+
+def _reference_signatures(config: Config) -> Stage | None:
+    from gpu_curate.stages.signatures import ReferenceSignatures
+
+    compared = any(r.action != "decontaminate" for r in config.references)
+    return ReferenceSignatures(config.dedup.fuzzy) if compared else None
+
+
+def _scores(config: Config) -> Stage:
+    from gpu_curate.stages.scores import Scores
+
+    return Scores(config.quality.gopher_quality, config.language, config.normalize, config.quality.own)
+
+
+def _contamination(config: Config) -> Stage | None:
+    from gpu_curate.stages.contamination import Contamination
+
+    found = benchmarks_of(config)
+    return Contamination(found) if found else None
+
+
+def _tokenizer(config: Config) -> Stage | None:
     from gpu_curate.stages.tokenizer import TrainedTokenizer
+
+    options = config.tokenizer
+    return TrainedTokenizer(options.train, str(options.eot)) if options.train is not None else None
+
+
+def _tokens(config: Config) -> Stage:
     from gpu_curate.stages.tokens import Tokens
 
-    kinds: list[Callable[[], Stage]] = [
-        Documents,
-        References,
-        Signatures,
-        ReferenceSignatures,
-        Scores,
-        Contamination,
-        TrainedTokenizer,
-        Tokens,
-        Duplicates,
-        Decisions,
-        Shards,
-    ]
-    return [kind() for kind in kinds]
+    return Tokens(config.tokenizer)
+
+
+def _deduplicates(config: Config) -> bool:
+    return bool(config.dedup.exact) or config.dedup.fuzzy is not None
+
+
+def _duplicates(config: Config) -> Stage | None:
+    from gpu_curate.stages.duplicates import Duplicates
+
+    return Duplicates(config.dedup, config.references) if _deduplicates(config) else None
+
+
+def _decisions(config: Config) -> Stage:
+    from gpu_curate.stages.decisions import Decisions
+
+    limits = {b.reference.name: b.reference.max_coverage for b in benchmarks_of(config)}
+    return Decisions(config.quality, config.language, config.min_tokens, limits, _deduplicates(config))
+
+
+def _shards(config: Config) -> Stage:
+    from gpu_curate.config import for_publication
+    from gpu_curate.stages.shards import Shards
+
+    train_only = any(r.action == "train_only" for r in config.references)
+    tokenizer = config.tokenizer.path or "trained"
+    recipe = for_publication(config)
+    return Shards(config.shards, config.sources, train_only, keeps_neighbours(config), tokenizer, recipe)
+
+
+STAGES = (
+    OfRecipe("documents", _documents),
+    OfRecipe("references", _references),
+    OfRecipe("signatures", _signatures),
+    OfRecipe("reference_signatures", _reference_signatures),
+    OfRecipe("scores", _scores),
+    OfRecipe("contamination", _contamination),
+    OfRecipe("tokenizer", _tokenizer),
+    OfRecipe("tokens", _tokens),
+    OfRecipe("duplicates", _duplicates),
+    OfRecipe("decisions", _decisions),
+    OfRecipe("shards", _shards),
+)
+
+
+def stages_of(config: Config, stages: Iterable[OfRecipe | Stage] = STAGES) -> list[Stage]:
+    """The stages that a recipe has a use for, each behind those that it reads.
+
+    Args:
+        stages: all of ours, and further ones.
+    Raises:
+        ConfigError: one of ours is missing, two have one name, or one reads what nobody makes before it.
+    """
+    given = list(stages)
+    missing = [s.name for s in STAGES if s not in given]
+    if missing:
+        raise ConfigError(f"stages: {', '.join(missing)} is missing", "begin the list with *gpu_curate.STAGES")
+    built: list[Stage] = []
+    taken = {*BESIDE, "report", *(s.name for s in STAGES)}
+    for stage in given:
+        if isinstance(stage, OfRecipe):
+            ours = stage.build(config)
+            built += [ours] if ours is not None else []
+        else:
+            _check(stage, taken, {s.name for s in built})
+            taken.add(stage.name)
+            built.append(stage)
+    return built
+
+
+def _check(stage: Stage, taken: set[str], before: set[str]) -> None:
+    """Raises: ConfigError: a stage of the user's own cannot be run."""
+    if isinstance(stage, type):
+        raise ConfigError(f"stages: {stage.__name__} is a class", f"give an instance: {stage.__name__}()")
+    if not isinstance(stage, Stage):
+        raise ConfigError(f"stages: {stage!r} is no stage", "a stage is below the class gpu_curate.Stage")
+    name = getattr(stage, "name", None)
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ConfigError(f"stages: {type(stage).__name__}.name is {name!r}", "give it a name like `my_stage`")
+    if name in taken:
+        raise ConfigError(f"stages: there is a {name} already", f"give {type(stage).__name__} another name")
+    read = [*([stage.follows] if stage.follows is not None else []), *stage.inputs]
+    unknown = [box for box in read if box not in before]
+    if unknown:
+        raise ConfigError(
+            f"stage {name} reads {', '.join(unknown)}, which this recipe does not make before it",
+            f"there are {', '.join(sorted(before))}",
+        )

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
-from gpu_curate.config import Config
-from gpu_curate.config.own import require
+from gpu_curate.errors import ConfigError
+from gpu_curate.quality.own import Own
 from gpu_curate.quality.score import scores_of
 from gpu_curate.stages.rejects import LateRejects
 
 
-def own_scores(config: Config, texts: pa.Array, rejects: LateRejects) -> dict[str, np.ndarray]:
+def own_scores(classes: Mapping[str, Own], texts: pa.Array, rejects: LateRejects) -> dict[str, np.ndarray]:
     """Every score of the recipe's own classes of N texts. What a class refuses is rejected.
 
     Raises: FatalError: a class gives another number of values, or other scores than it says.
     """
     found: dict[str, np.ndarray] = {}
-    for own in config.quality.own.values():
+    for own in classes.values():
         assert own.resolved is not None
         values, refused = scores_of(own.resolved.scorer(), texts, own.resolved.label)
         found |= values
@@ -26,7 +28,12 @@ def own_scores(config: Config, texts: pa.Array, rejects: LateRejects) -> dict[st
     return found
 
 
-def own_identity(config: Config) -> list[object]:
+def own_identity(classes: Mapping[str, Own]) -> list[object]:
     """What those scores depend on, for the fingerprint. Raises: ConfigError: code that nobody has loaded."""
-    require(config)
-    return [own.resolved.identity() for own in config.quality.own.values() if own.resolved is not None]
+    missing = [name for name, own in classes.items() if own.resolved is None or own.resolved.code is None]
+    if missing:
+        raise ConfigError(
+            f"quality.{missing[0]}: this code is not loaded",
+            "gpu_curate.config.load and gpu_curate.run load it, with trust_code=True",
+        )
+    return [own.resolved.identity() for own in classes.values() if own.resolved is not None]

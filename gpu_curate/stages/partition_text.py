@@ -25,12 +25,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpu_curate.config import Config, JsonlSource, SourceBase
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import CorruptError, FatalError, InputError, one_line
 from gpu_curate.sources import Record, Split
 from gpu_curate.sources.files import is_remote
+from gpu_curate.sources.sections import SourceBase
 from gpu_curate.store.artifact import Box
+from gpu_curate.store.receipts import Counts, Receipt, Written
 
 TYPE = pa.struct([("bytes", pa.int64()), ("content_hi", pa.uint64()), ("content_lo", pa.uint64())])
 _KEY = b"gpu_curate.origin"
@@ -80,44 +81,6 @@ class Origin(NamedTuple):
 
 
 # ------------------------------------------------------------------------------------------------- what is by reference
-
-
-def by_reference(config: Config, source: SourceBase) -> bool:
-    """True if texts of this source are not copied into documents/, as far as the config alone tells."""
-    return _why_not(config, source.type) is None  # type: ignore[attr-defined]
-
-
-def _why_not(config: Config, kind: str) -> str | None:
-    if kind not in config.run.by_reference:
-        return "it is not listed"
-    if config.normalize is not None:
-        return "`normalize` changes texts (null: off)"
-    if "replace" in config.pii.model_dump().values():
-        return "`pii` replaces parts of texts"
-    return None
-
-
-def without_effect(config: Config) -> list[str]:
-    """A warning for every type in an explicit `run.by_reference`, and every key of `dedup.fuzzy`, that changes nothing."""
-    return [*_fuzzy_without_effect(config), *_by_reference_without_effect(config)]
-
-
-def _fuzzy_without_effect(config: Config) -> list[str]:
-    fuzzy = config.dedup.fuzzy
-    if fuzzy is None or fuzzy.verify != "none":
-        return []
-    changed = [k for k in ("verify_against", "threshold") if getattr(fuzzy, k) != type(fuzzy).model_fields[k].default]
-    return [f"dedup.fuzzy.{key} has no effect: dedup.fuzzy.verify is none" for key in changed]
-
-
-def _by_reference_without_effect(config: Config) -> list[str]:
-    if "by_reference" not in config.run.model_fields_set:
-        return []
-    types = {s.type for s in config.sources}  # type: ignore[attr-defined]
-    reasons = {
-        t: _why_not(config, t) or (None if t in types else "no source is of that type") for t in config.run.by_reference
-    }
-    return [f"run.by_reference: {kind} has no effect: {reason}" for kind, reason in reasons.items() if reason]
 
 
 def can_refer(splits: Iterable[Split], longest: int | None) -> bool:
@@ -173,15 +136,14 @@ def read_origin(schema: pa.Schema) -> Origin | None:
 # --------------------------------------------------------------------------------------------------------- where it lies
 
 
-def text_entry(receipt: dict[str, Any]) -> dict[str, Any]:
+def text_entry(receipt: Receipt[Counts]) -> Written:
     """What the receipt of a partition says of the file of its texts. In runs of version 0.2 it is that of the ids."""
-    files: list[dict[str, Any]] = receipt["files"]
-    return next((f for f in files if f["file"].startswith("../texts")), files[0])
+    return next((f for f in receipt.files if f.file.startswith("../texts")), receipt.files[0])
 
 
-def text_hash(receipt: dict[str, Any]) -> str:
+def text_hash(receipt: Receipt[Counts]) -> str:
     """What tells the texts of a partition from others."""
-    return str(text_entry(receipt)["xxh3"])
+    return text_entry(receipt).xxh3
 
 
 def text_file(box: Box, part: str) -> Path:
@@ -194,7 +156,7 @@ def verified_text(box: Box, part: str) -> Path:
     receipt = box.receipt(part)
     if receipt is None:
         raise CorruptError(f"{box.path(part, '.parquet')} differs from its receipt")
-    name = text_entry(receipt)["file"]
+    name = text_entry(receipt).file
     box.verified_file(part, name)
     return box.folder.parent / os.path.normpath(f"{box.folder.name}/{name}")
 
@@ -309,7 +271,7 @@ def _strings(array: pa.Array, taken: np.ndarray) -> TextColumn:
 
 
 def _jsonl_texts(origin: Origin, row_N: np.ndarray) -> Iterator[TextColumn]:
-    from gpu_curate.sources.jsonl import JsonlReader
+    from gpu_curate.sources.jsonl import JsonlReader, JsonlSource
     from gpu_curate.text.normalize import normalizer
 
     utf8 = normalizer(None)
@@ -344,7 +306,9 @@ def _differences(text: TextColumn, hash_N2: np.ndarray) -> np.ndarray:
     found_N2 = content_hash(text)
     if not text.on_gpu:
         return np.flatnonzero((found_N2 != hash_N2).any(axis=1))
-    return gpu_runtime.cuda().xp.flatnonzero((found_N2 != gpu_runtime.cuda().upload(hash_N2)).any(axis=1)).get()
+    gpu = gpu_runtime.cuda()
+    differs: np.ndarray = gpu.xp.flatnonzero((found_N2 != gpu.upload(hash_N2)).any(axis=1)).get()
+    return differs
 
 
 def _place(origin: Origin, row_N: np.ndarray, number: int) -> tuple[str, int]:

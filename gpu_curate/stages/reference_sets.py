@@ -9,7 +9,8 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -17,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_curate import lfs
-from gpu_curate.config import Config, Reference
 from gpu_curate.document import MAX_FILES, doc_id
 from gpu_curate.errors import ConfigError, InputError
 from gpu_curate.guard import refusal
@@ -26,10 +26,13 @@ from gpu_curate.sources.compression import decompressed
 from gpu_curate.sources.files import find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
 from gpu_curate.sources.listing import File, Listing, is_hidden
-from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.documents.schema import PASSED_OVER, SCHEMA, TEXT
-from gpu_curate.stages.signatures import Signatures
-from gpu_curate.store.files import write_json, write_table
+from gpu_curate.stages.part import Part
+from gpu_curate.stages.sections import Reference
+from gpu_curate.store.files import write_json
+from gpu_curate.store.receipts import Counts
+from gpu_curate.text.sections import Normalize
 
 _PARQUET = (".parquet", ".pq", ".parq")
 COLUMNS = pa.schema([*SCHEMA, *TEXT])
@@ -37,17 +40,26 @@ MAX_FILE_BYTES = 1 << 30  # of a file that is held whole while its items are tak
 SUFFIXES = (".jsonl", ".ndjson", ".json", *_PARQUET, ".txt", ".zip")
 
 
-def reference_listings(config: Config) -> list[tuple[Reference, Listing]]:
+def reference_listings(references: Sequence[Reference]) -> list[tuple[Reference, Listing]]:
     """The files of every reference set, and what is passed over. Raises: ConfigError."""
     return [
         (r, find(r.paths, SUFFIXES, {}, f"reference {r.name}: path", r.follow_links, r.hidden_files))
-        for r in config.references
+        for r in references
     ]
 
 
-def reference_files(config: Config) -> list[tuple[Reference, list[File]]]:
+def reference_files(references: Sequence[Reference]) -> list[tuple[Reference, list[File]]]:
     """The files of every reference set. Raises: ConfigError."""
-    return [(r, listing.files) for r, listing in reference_listings(config)]
+    return [(r, listing.files) for r, listing in reference_listings(references)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceCounts(Counts):
+    """Attributes:
+    set: name of the reference set.
+    """
+
+    set: str = ""
 
 
 class References(Stage):
@@ -61,46 +73,33 @@ class References(Stage):
     """
 
     name: ClassVar[str] = "references"
-    code: ClassVar[tuple[str, ...]] = (
-        "stages.reference_sets",
-        "guard",
-        "privacy",
-        "text.normalize",
-        "text.swar",
-        "sources",
-    )
+    counts: ClassVar[type[Counts]] = ReferenceCounts
 
-    def active(self, config: Config) -> bool:
-        return bool(config.references)
+    def __init__(self, references: Sequence[Reference], normalize: Normalize | None):
+        self.references, self.normalize = references, normalize
 
-    def settings(self, config: Config) -> Any:
-        keep = {"name", "text_fields"}
-        return [
-            r.model_dump(include=keep) for r in config.references
-        ], config.normalize and config.normalize.model_dump()
+    def settings(self) -> Any:
+        sets = [r.model_dump(include={"name", "text_fields"}) for r in self.references]
+        return sets, self.normalize and self.normalize.model_dump()
 
-    def inputs(self, config: Config) -> Any:
-        return [[(f.relative, f.size, f.identity) for f in files] for _, files in reference_files(config)]
+    def outside(self) -> Any:
+        return [[(f.relative, f.size, f.identity) for f in files] for _, files in reference_files(self.references)]
 
-    def plan(self, context: Context) -> dict[str, Any]:
-        passed = {r.name: listing.passed_over.facts() for r, listing in reference_listings(context.config)}
-        write_json(
-            context.box(self.name).folder / PASSED_OVER, {name: facts for name, facts in passed.items() if facts}
-        )
-        return {f"{i:06d}": i for i in range(len(context.config.references))}
+    def plan(self, boxes: Boxes) -> Mapping[str, int]:
+        passed = {r.name: listing.passed_over.facts() for r, listing in reference_listings(self.references)}
+        write_json(boxes.box(self.name).folder / PASSED_OVER, {name: facts for name, facts in passed.items() if facts})
+        return {f"{i:06d}": i for i in range(len(self.references))}
 
-    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
+    def make(self, part: Part) -> Made:
         from gpu_curate.text.normalize import normalizer
 
-        watch = Stopwatch()
-        config = context.config
-        normalize = normalizer(config.normalize)
-        sets = reference_files(config)
-        reference, files = sets[task]
-        first = MAX_FILES + sum(len(own) for _, own in sets[:task])
+        normalize = normalizer(self.normalize)
+        sets = reference_files(self.references)
+        reference, files = sets[part.task]
+        first = MAX_FILES + sum(len(own) for _, own in sets[: part.task])
         rows: dict[str, list[Any]] = {name: [] for name in COLUMNS.names}
         nbytes = 0
-        marker = _marker(context, part)
+        marker = _marker(part.box.folder, part.name)
         for number, file in enumerate(files, first):
             marker.write_bytes(os.fsencode(file.path))
             for row, text in enumerate(items(file.path, reference.text_fields)):
@@ -119,32 +118,19 @@ class References(Stage):
                 f"reference {reference.name}: no text under {', '.join(reference.text_fields)} in {len(files)} files",
                 "set text_fields to fields the files have",
             )
-        box = context.box(self.name)
-        path = box.path(part, ".parquet")
-        write_table(path, pa.table({f.name: pa.array(rows[f.name], f.type) for f in COLUMNS}))
-        facts = {"documents": len(rows["doc_id"]), "bytes": nbytes, "backend": "cpu", "set": reference.name}
-        return box.commit(part, [path], {**facts, **watch.facts()})
+        counts = ReferenceCounts(documents=len(rows["doc_id"]), bytes=nbytes, set=reference.name)
+        return Made(counts, pa.table({f.name: pa.array(rows[f.name], f.type) for f in COLUMNS}))
 
-    def at_hand(self, context: Context, part: str) -> str:
+    def at_hand(self, boxes: Boxes, part: str) -> str:
         try:
-            return f"reading {os.fsdecode(_marker(context, part).read_bytes())}"
+            return f"reading {os.fsdecode(_marker(boxes.box(self.name).folder, part).read_bytes())}"
         except OSError:
             return ""
 
 
-def _marker(context: Context, part: str) -> Path:
+def _marker(folder: Path, part: str) -> Path:
     """Holds the path of the file that a task reads: who it was when a library takes the process down."""
-    return context.box("references").folder / f".reading-{part}"
-
-
-class ReferenceSignatures(Signatures):
-    """Signatures of the sets that documents are compared with as wholes (`dedup_against`, `train_only`)."""
-
-    name: ClassVar[str] = "reference_signatures"
-    follows: ClassVar[str | None] = "references"
-
-    def active(self, config: Config) -> bool:
-        return any(r.action != "decontaminate" for r in config.references)
+    return folder / f".reading-{part}"
 
 
 def items(path: str, fields: list[str]) -> Iterator[str]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from gpu_curate.errors import InputError
 from gpu_curate.guard import head
 from gpu_curate.sources import Reject
-from gpu_curate.stages import Context
 from gpu_curate.store.files import publish
 from gpu_curate.visible import one
+
+if TYPE_CHECKING:
+    from gpu_curate.stages import Boxes
 
 REJECTED = "rejected"  # the reason that decisions/ gives a late reject
 _MAX_KINDS = 50  # reasons counted apart in a receipt
@@ -65,11 +68,11 @@ class LateRejects:
     Args:
         box: the step's.
     Raises:
-        InputError: at the first one, if `run.strict`.
+        InputError: when they are written, of the first one, if `run.strict`.
     """
 
-    def __init__(self, context: Context, box: str, part: str):
-        self._context, self._box, self._part = context, box, part
+    def __init__(self, boxes: Boxes, box: str, part: str):
+        self._boxes, self._box, self._part = boxes, box, part
         self._found: dict[int, Reject] = {}  # by number in the partition
 
     def add(self, number: int, reason: str, text: bytes) -> None:
@@ -80,42 +83,56 @@ class LateRejects:
         """Reason by number in the partition."""
         return {number: self._found[number].reason for number in sorted(self._found)}
 
-    def write(self) -> tuple[list[Path], dict[str, Any]]:
-        """Publish them. Returns: the files and the facts that the step's receipt has to have; nothing if there are none."""
+    @property
+    def count(self) -> int:
+        return len(self._found)
+
+    def write(self) -> Path | None:
+        """Publish them. Returns: the file that the step's receipt has to name; None: there are none."""
         if not self._found:
-            return [], {}
+            return None
         found = dict(sorted(self._found.items()))
         columns = ["doc_id", "source", "path", "row"]
-        rows = self._context.box("documents").read_table(self._part, columns).take(list(found)).to_pylist()
-        path = late_path(self._context, self._box, self._part)
+        rows = self._boxes.box("documents").read_table(self._part, columns).take(list(found)).to_pylist()
+        path = late_path(self._boxes, self._box, self._part)
         with publish(path) as temp, temp.open("w", encoding="utf-8") as f:
             for (number, reject), row in zip(found.items(), rows, strict=True):
                 reject = reject._replace(row=row["row"])
-                if self._context.config.run.strict:
+                if self._boxes.strict:
                     raise InputError(
                         f"{place_of(row['path'], row['row'], None)}, doc_id {row['doc_id']}: {reject.reason}",
                         "run.strict is on; without it the document goes to rejects",
                     )
                 write_reject(f, row["source"], row["path"], reject, doc_id=row["doc_id"], number=number)
-        return [path], {"late_rejects": len(found)}
+        return path
 
 
-def first_reject(reject: Reject, path: str) -> dict[str, Any]:
-    return {"path": path, "row": reject.row, "offset": reject.offset, "reason": reject.reason}
+@dataclass(frozen=True)
+class FirstReject:
+    """The first reject of a partition: where it stands, and why."""
+
+    path: str
+    row: int | None
+    offset: int | None
+    reason: str
 
 
-def late_path(context: Context, box: str, part: str) -> Path:
+def first_reject(reject: Reject, path: str) -> FirstReject:
+    return FirstReject(path, reject.row, reject.offset, reject.reason)
+
+
+def late_path(boxes: Boxes, box: str, part: str) -> Path:
     """Where a step lists its rejects: below the name of its own folder, so that another fingerprint has another file."""
-    return context.root(box) / context.folders["rejects"] / f"part-{part}.{context.folders[box]}.jsonl"
+    return boxes.root(box) / boxes.folders["rejects"] / f"part-{part}.{boxes.folders[box]}.jsonl"
 
 
-def late_rejects(context: Context, box: str, part: str) -> dict[int, str]:
+def late_rejects(boxes: Boxes, box: str, part: str) -> dict[int, str]:
     """Reason by number in the partition of the documents that a step rejected. Raises: CorruptError."""
-    receipt = context.box(box).receipt(part)
-    if receipt is None or not receipt.get("late_rejects"):
+    receipt = boxes.box(box).receipt(part)
+    if receipt is None or not receipt.late_rejects:
         return {}
-    path = late_path(context, box, part)
-    name = next(f["file"] for f in receipt["files"] if f["file"].endswith(path.name))
-    text = context.box(box).verified_file(part, name).read_text(encoding="utf-8")
+    path = late_path(boxes, box, part)
+    name = next(f.file for f in receipt.files if f.file.endswith(path.name))
+    text = boxes.box(box).verified_file(part, name).read_text(encoding="utf-8")
     rows = map(json.loads, text.splitlines())
     return {row["number"]: row["reason"] for row in rows}

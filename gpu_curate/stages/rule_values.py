@@ -18,11 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpu_curate.config import Config, Quality
 from gpu_curate.errors import ConfigError
-from gpu_curate.quality import bits, rules
+from gpu_curate.quality import Quality, bits, rules
 from gpu_curate.quality.columns import PREFIX, Values, compared
-from gpu_curate.stages import Context
+from gpu_curate.stages import Boxes, Context
 from gpu_curate.stages.reasons import in_order
 from gpu_curate.stages.rejects import LateRejects, place_of
 from gpu_curate.visible import one
@@ -31,36 +30,36 @@ _KEY = b"gpu_curate.rules"
 _LOOKED_AT = 1000  # values of a column that tell whether it holds numbers
 
 
-def rule_values(context: Context, part: str) -> dict[str, Any]:
+def rule_values(boxes: Boxes, part: str, quality: Quality) -> dict[str, Any]:
     """Scores as arrays of N by name, and the Values of every bounded column. Raises: CorruptError."""
-    table = context.box("scores").read_table(part)
+    table = boxes.box("scores").read_table(part)
     values: dict[str, Any] = {n: table[n].to_numpy() for n in table.column_names if n != "language"}
-    return values | column_values(context, part, list(context.config.quality.columns))
+    return values | column_values(boxes, part, list(quality.columns))
 
 
-def column_values(context: Context, part: str, names: list[str]) -> dict[str, Values]:
+def column_values(boxes: Boxes, part: str, names: list[str]) -> dict[str, Values]:
     """The values of kept columns of one partition; none where its source does not carry the column."""
     if not names:
         return {}
-    box = context.box("documents")
+    box = boxes.box("documents")
     path = box.path(part, ".parquet")
     there = set(pq.read_schema(path).names)
     table = box.read_table(part, ["doc_id", *(name for name in names if name in there)])
     return {PREFIX + n: Values.of(table[n]) if n in there else Values.none(table.num_rows) for n in names}
 
 
-def check_columns_hold_numbers(context: Context) -> None:
+def check_columns_hold_numbers(boxes: Boxes, quality: Quality) -> None:
     """Refuse a bound on a column whose first values, of whatever partitions, are no numbers.
 
     Raises:
         ConfigError: names column, file, row and value.
     """
-    for name in compared(context.config.quality.columns):
-        seen = list(islice(_present(context, name), _LOOKED_AT))
+    for name in compared(quality.columns):
+        seen = list(islice(_present(boxes, name), _LOOKED_AT))
         if seen and not any(number for _, _, number in seen):
             (part, row, _) = seen[0]
             columns = ["path", "row", name]
-            place = context.box("documents").read_table(part, columns).slice(row, 1).to_pylist()[0]
+            place = boxes.box("documents").read_table(part, columns).slice(row, 1).to_pylist()[0]
             raise ConfigError(
                 f"quality.columns.{name}: {place_of(place['path'], place['row'], None)}: {one(place[name])[:80]!r} is no number, "
                 f"and none of the first {len(seen):,} values is",
@@ -68,10 +67,10 @@ def check_columns_hold_numbers(context: Context) -> None:
             )
 
 
-def _present(context: Context, name: str) -> Iterator[tuple[str, int, bool]]:
+def _present(boxes: Boxes, name: str) -> Iterator[tuple[str, int, bool]]:
     """Partition and number of the documents that have a value, and whether it is a number."""
-    for part in context.box("documents").parts():
-        values = column_values(context, part, [name])[PREFIX + name]
+    for part in boxes.box("documents").parts():
+        values = column_values(boxes, part, [name])[PREFIX + name]
         wordy_N = values.wordy_N
         for row in np.flatnonzero(~values.missing_N).tolist():
             yield part, row, not wordy_N[row]
@@ -89,12 +88,10 @@ def reject_wordy(values: dict[str, Any], quality: Quality, rejects: LateRejects)
 # ------------------------------------------------------------------------------------------------- the rules of a run
 
 
-def with_rules(table: pa.Table, config: Config) -> pa.Table:
+def with_rules(table: pa.Table, quality: Quality) -> pa.Table:
     """A table of decisions whose schema says which bits are which rules."""
-    bit = bits(config.quality)
-    bounds = {
-        r.name: {"score": r.score, "bound": r.bound, "limit": _plain(r), "at": r.path} for r in rules(config.quality)
-    }
+    bit = bits(quality)
+    bounds = {r.name: {"score": r.score, "bound": r.bound, "limit": _plain(r), "at": r.path} for r in rules(quality)}
     stated = [{"bit": number, "name": name, **bounds.get(name, {})} for name, number in bit.items()]
     text = json.dumps(stated, ensure_ascii=False).encode("utf-8")
     return table.replace_schema_metadata({**(table.schema.metadata or {}), _KEY: text})

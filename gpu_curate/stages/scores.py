@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from gpu_curate.config import Config, GopherQuality
 from gpu_curate.guard import refusal
-from gpu_curate.stages import Context, Stage, Stopwatch
+from gpu_curate.quality.gopher import GopherQuality
+from gpu_curate.quality.own import Own
+from gpu_curate.stages import Made, Stage
 from gpu_curate.stages.own_scores import own_identity, own_scores
+from gpu_curate.stages.part import Part
+from gpu_curate.stages.partition_text import text_hash
 from gpu_curate.stages.rejects import LateRejects
-from gpu_curate.store.files import write_table
+from gpu_curate.stages.text_counts import TextCounts
+from gpu_curate.store.receipts import Counts, Receipt
+from gpu_curate.text.sections import Language, Normalize
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreCounts(TextCounts):
+    """Attributes:
+    chars: code points.
+    languages: documents by language, where a model was asked.
+    """
+
+    chars: int = 0
+    languages: dict[str, int] = field(default_factory=dict)
+
+    quiet: ClassVar[frozenset[str]] = frozenset({*TextCounts.quiet, "languages"})
 
 
 class Scores(Stage):
@@ -26,89 +46,79 @@ class Scores(Stage):
     """
 
     name: ClassVar[str] = "scores"
+    counts: ClassVar[type[Counts]] = ScoreCounts
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = (
-        "stages.scores",
-        "stages.own_scores",
-        "own_code",
-        "stages.rejects",
-        "guard",
-        "lfs",
-        "ops.text_stats",
-        "ops.simd",
-        "ops.mix",
-        "quality",
-        "text.language",
-        "text.languages",
-        "text.scripts",
-        "text.normalize",
-        "text.swar",
-    )
+    rejects: ClassVar[bool] = True
     on_device: ClassVar[bool] = True
 
-    def made_of(self, config: Config, receipt: dict[str, Any]) -> str:
-        from gpu_curate.stages.partition_text import text_hash
+    def __init__(
+        self,
+        gopher: GopherQuality | None,
+        language: Language,
+        normalize: Normalize | None,
+        own: Mapping[str, Own],
+    ):
+        """
+        Args:
+            own: the user's own classes, by their names in the recipe.
+        """
+        self.language, self.own = language, own
+        self.stop_words = _stop_words(gopher or GopherQuality(), normalize)
 
+    def libraries(self) -> tuple[str, ...]:
+        return ("fasttext-predict",) if self.language.model is not None else ()
+
+    def made_of(self, receipt: Receipt[Counts]) -> str:
         return text_hash(receipt)
 
-    def libraries(self, config: Config) -> tuple[str, ...]:
-        return ("fasttext-predict",) if config.language.model is not None else ()
-
-    def settings(self, config: Config) -> Any:
-        stop_words = {"stop_words": _stop_words(config), "own": own_identity(config)}
-        if config.language.model is None and config.language.keep is None:
+    def settings(self) -> Any:
+        stop_words = {"stop_words": self.stop_words, "own": own_identity(self.own)}
+        if self.language.model is None and self.language.keep is None:
             return stop_words
         from gpu_curate.text.language import check, model_identity
 
-        check(config.language)
+        check(self.language)
         return {
             **stop_words,
-            "model": model_identity(config.language),
-            **config.language.model_dump(include={"min_chars", "min_margin"}),
+            "model": model_identity(self.language),
+            **self.language.model_dump(include={"min_chars", "min_margin"}),
         }
 
-    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        from gpu_curate.device.backend import compute
+    def make(self, part: Part) -> Made:
         from gpu_curate.ops.text_stats import text_stats
         from gpu_curate.quality import scores
-        from gpu_curate.stages.partition_text import host_text, verified_text
 
-        watch = Stopwatch()
-        config = context.config
-        path = verified_text(context.box(self.follows), part)
-        stop_words = _stop_words(config)
-        stats, how, more = compute(context, path, lambda text: dict(text_stats(text, stop_words).items()))
+        stats, how, more = part.compute(lambda text: dict(text_stats(text, self.stop_words).items()))
         columns: dict[str, Any] = dict(scores(stats))
-        n = len(columns["chars"])
-        rejects = LateRejects(context, self.name, part)
-        if config.quality.own:
-            columns |= own_scores(config, host_text(path).to_arrow(), rejects)
-        if config.language.model is not None:
-            texts = host_text(path).to_arrow().to_pylist()
-            columns["language"], columns["language_score"] = _languages(config, texts, rejects)
-        box = context.box(self.name)
-        out = box.path(part, ".parquet")
-        write_table(out, pa.table(columns), use_dictionary=["language"] if "language" in columns else False)
-        nbytes = context.box(self.follows).receipt(part)["bytes"]  # type: ignore[index]
-        facts = {"documents": n, "bytes": nbytes, "backend": how, "chars": int(columns["chars"].sum())}
-        late, counts = rejects.write()
-        facts.update(more, **counts)
-        if "language" in columns:
-            facts["languages"] = dict(Counter(columns["language"].to_pylist()))
-        return box.commit(part, [out, *late], {**facts, **watch.facts()})
+        if self.own:
+            columns |= own_scores(self.own, part.text().to_arrow(), part.rejects)
+        languages: dict[str, int] = {}
+        if self.language.model is not None:
+            texts = part.text().to_arrow().to_pylist()
+            columns["language"], columns["language_score"] = _languages(self.language, texts, part.rejects)
+            languages = dict(Counter(columns["language"].to_pylist()))
+        counts = ScoreCounts(
+            documents=len(columns["chars"]),
+            bytes=part.counts(str(self.follows), Counts).bytes,
+            backend=how,
+            chars=int(columns["chars"].sum()),
+            languages=languages,
+            **more,
+        )
+        dictionary = ["language"] if "language" in columns else False
+        return Made(counts, pa.table(columns), options={"use_dictionary": dictionary})
 
 
-def _stop_words(config: Config) -> tuple[str, ...]:
+def _stop_words(section: GopherQuality, normalize: Normalize | None) -> tuple[str, ...]:
     """As the text spells them: in its Unicode form."""
-    section = config.quality.gopher_quality or GopherQuality()
-    form = None if config.normalize is None else config.normalize.form
+    form = None if normalize is None else normalize.form
     return tuple(dict.fromkeys(unicodedata.normalize(form, w) if form else w for w in section.stop_words))
 
 
-def _languages(config: Config, texts: list[str], rejects: LateRejects) -> tuple[pa.Array, Any]:
+def _languages(section: Language, texts: list[str], rejects: LateRejects) -> tuple[pa.Array, Any]:
     from gpu_curate.text.language import UNKNOWN, LanguageId
 
-    model = LanguageId(config.language, trial=False)  # `settings` has tried it
+    model = LanguageId(section, trial=False)  # `settings` has tried it
     try:
         labels, scores, _ = model.predict(texts)
     except BaseException as e:

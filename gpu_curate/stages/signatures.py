@@ -11,12 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from gpu_curate import lsh
-from gpu_curate.config import Config, Fuzzy
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.minhash import MinHashSpec
-from gpu_curate.stages import Context, Stage, Stopwatch
-from gpu_curate.stages.partition_text import text_hash, verified_text
-from gpu_curate.store.files import write_table
+from gpu_curate.stages import Made, Stage
+from gpu_curate.stages.documents.counts import DocumentCounts
+from gpu_curate.stages.part import Part
+from gpu_curate.stages.partition_text import text_hash
+from gpu_curate.stages.sections import Fuzzy
+from gpu_curate.stages.text_counts import TextCounts
+from gpu_curate.store.receipts import Counts, Receipt
 
 
 class Signatures(Stage):
@@ -29,48 +32,39 @@ class Signatures(Stage):
     """
 
     name: ClassVar[str] = "signatures"
+    counts: ClassVar[type[Counts]] = TextCounts
     follows: ClassVar[str | None] = "documents"
-    code: ClassVar[tuple[str, ...]] = (
-        "stages.signatures",
-        "lsh",
-        "ops.words",
-        "ops.minhash",
-        "ops.bands",
-        "ops.content_hash",
-        "ops.simd",
-        "ops.mix",
-    )
     on_device: ClassVar[bool] = True
 
-    def settings(self, config: Config) -> Any:
-        fuzzy = config.dedup.fuzzy
+    def __init__(self, fuzzy: Fuzzy | None):
+        self.fuzzy = fuzzy
+
+    def made_of(self, receipt: Receipt[Counts]) -> str:
+        of = receipt.counts
+        if self.fuzzy is not None and self.fuzzy.scope == "group" and isinstance(of, DocumentCounts):
+            return f"{text_hash(receipt)}-{of.groups}"
+        return text_hash(receipt)
+
+    def settings(self) -> Any:
+        fuzzy = self.fuzzy
         if fuzzy is None:
             return None
         keys = {"shingle_words", "num_bands", "rows_per_band", "seed", "family", "scope"}
         return {**fuzzy.model_dump(include=keys), "store_signature": fuzzy.verify == "signature"}
 
-    def made_of(self, config: Config, receipt: dict[str, Any]) -> str:
-        scoped = config.dedup.fuzzy is not None and config.dedup.fuzzy.scope == "group"
-        return text_hash(receipt) + (f"-{receipt['groups']}" if scoped else "")
-
-    def libraries(self, config: Config) -> tuple[str, ...]:
+    def libraries(self) -> tuple[str, ...]:
         return ("xxhash",)
 
-    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        from gpu_curate.device.backend import compute
+    def make(self, part: Part) -> Made:
         from gpu_curate.ops.bands import band_hashes
 
-        watch = Stopwatch()
-        fuzzy = context.config.dedup.fuzzy
+        fuzzy, documents = self.fuzzy, str(self.follows)
         plain = None if fuzzy is None else fuzzy_of(fuzzy)
-        documents = context.box(self.follows)
-        path = verified_text(documents, part)
-        n = (documents.receipt(part) or {})["documents"]
-        scoped = fuzzy is not None and fuzzy.scope == "group"
-        scope_N = (
-            scope_keys(documents.read_table(part, ["source", "group"]), fuzzy) if scoped else np.zeros(n, np.uint64)
-        )
-        made, how, more = compute(context, path, lambda text: lsh.hash_documents(text, plain, bands=not scope_N.any()))
+        if fuzzy is not None and fuzzy.scope == "group":
+            scope_N = scope_keys(part.read(documents, ["source", "group"]), fuzzy)
+        else:
+            scope_N = np.zeros(part.counts(documents, Counts).documents, np.uint64)
+        made, how, more = part.compute(lambda text: lsh.hash_documents(text, plain, bands=not scope_N.any()))
         columns: dict[str, Any] = {
             "content_hi": made["content"][:, 0],
             "content_lo": made["content"][:, 1],
@@ -85,13 +79,16 @@ class Signatures(Stage):
             columns.update((lsh.band_column(b), bands_NB[:, b]) for b in range(fuzzy.num_bands))
             if fuzzy.verify == "signature":
                 columns["signature"] = _fixed_width(made["signature"])
-        box = context.box(self.name)
-        out = box.path(part, ".parquet")
-        write_table(
-            out, pa.table({n: _column(c) for n, c in columns.items()}), use_dictionary=False, compression="none"
-        )
-        facts = {"documents": len(scope_N), "bytes": int(made["bytes"].sum()), "backend": how, **more}
-        return box.commit(part, [out], {**facts, **watch.facts()})
+        table = pa.table({n: _column(c) for n, c in columns.items()})
+        counts = TextCounts(documents=len(scope_N), bytes=int(made["bytes"].sum()), backend=how, **more)
+        return Made(counts, table, options={"use_dictionary": False, "compression": "none"})
+
+
+class ReferenceSignatures(Signatures):
+    """Signatures of the sets that documents are compared with as wholes (`dedup_against`, `train_only`)."""
+
+    name: ClassVar[str] = "reference_signatures"
+    follows: ClassVar[str | None] = "references"
 
 
 def _column(values: Any) -> Any:

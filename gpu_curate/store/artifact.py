@@ -1,18 +1,23 @@
+"""A box: one folder of partitions, each with a receipt, under one fingerprint."""
+
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
 
 from gpu_curate.errors import ConfigError, CorruptError
 from gpu_curate.store.files import file_hash, publish, read_columns, read_json, write_json
+from gpu_curate.store.receipts import C, Counts, Receipt, Written, parse
 from gpu_curate.store.snapshot import read_snapshot
+from gpu_curate.store.verified import verified_of
 
 RECEIPTS = ".receipts"
 _SEAL = "whole.json"
@@ -24,11 +29,18 @@ class Box:
     Args:
         folder: where its files lie; may not exist yet.
         snapshot: file that says which partitions are those of a run, of a box that holds more than these; None: all are.
-        stamp: facts that every receipt written here gets.
+        stamp: facts that every receipt written here gets: its `key`, or `of`.
+        verified: the record of the run that is going on (`store.verified`); None: every file that is read is hashed.
     """
 
-    def __init__(self, folder: Path, snapshot: Path | None = None, stamp: Mapping[str, Any] | None = None):
-        self.folder, self._snapshot, self._stamp = folder, snapshot, dict(stamp or {})
+    def __init__(
+        self,
+        folder: Path,
+        snapshot: Path | None = None,
+        stamp: Mapping[str, str] | None = None,
+        verified: str | None = None,
+    ):
+        self.folder, self._snapshot, self._stamp, self._verified = folder, snapshot, dict(stamp or {}), verified
 
     def __repr__(self) -> str:
         return f"Box({str(self.folder)!r})"
@@ -59,47 +71,66 @@ class Box:
             (entry.stat().st_mtime for entry in os.scandir(folder) if entry.name.startswith("part-")), default=0.0
         )
 
-    def commit(self, part: str, files: list[Path], facts: dict[str, Any]) -> dict[str, Any]:
-        """Publish the receipt of a partition whose `files` are already under their final names."""
-        receipt = {"part": part, "files": [self._entry(f) for f in files], **facts, **self._stamp}
-        write_json(self._receipt_path(part), receipt)
+    def written(self, files: Iterable[Path]) -> tuple[Written, ...]:
+        """What a receipt says of files that are under their final names."""
+        found = []
+        for file in files:
+            entry = Written(os.path.relpath(file, self.folder), file.stat().st_size, file_hash(file))
+            known = verified_of(self._verified)
+            if known is not None:
+                known.wrote(file, entry.xxh3)
+            found.append(entry)
+        return tuple(found)
+
+    def _is_whole(self, path: Path, xxh3: str) -> bool:
+        """True if a file has this hash; in a run it is read once."""
+        known = verified_of(self._verified)
+        return file_hash(path) == xxh3 if known is None else known.is_whole(path, xxh3)
+
+    def commit(self, receipt: Receipt[C]) -> Receipt[C]:
+        """Publish the receipt of a partition whose files are already under their final names."""
+        receipt = self._stamped(receipt)
+        write_json(self._receipt_path(receipt.part), receipt.json())
         return receipt
 
     def _open_path(self, part: str) -> Path:
         return self.folder / RECEIPTS / f"open-{part}.json"
 
-    def commit_open(self, part: str, files: list[Path], facts: dict[str, Any]) -> None:
+    def commit_open(self, receipt: Receipt[C]) -> Receipt[C]:
         """Publish what is whole of a partition that nobody but a restart of its task may see before `promote`."""
-        entries = [self._entry(f) for f in files]
-        write_json(self._open_path(part), {"part": part, "files": entries, **facts, **self._stamp})
+        receipt = self._stamped(receipt)
+        write_json(self._open_path(receipt.part), receipt.json())
+        return receipt
 
-    def open_receipt(self, part: str) -> dict[str, Any] | None:
+    def _stamped(self, receipt: Receipt[C]) -> Receipt[C]:
+        return dataclasses.replace(
+            receipt, key=self._stamp.get("key", receipt.key), of=self._stamp.get("of", receipt.of)
+        )
+
+    def open_receipt(self, part: str, kind: type[C]) -> Receipt[C] | None:
         """What `commit_open` or `commit` said of a partition, as `receipt`."""
-        return self._whole(self._open_path(part)) or self.receipt(part)
+        return self._whole(self._open_path(part), kind) or self._whole(self._receipt_path(part), kind)
 
-    def promote(self, part: str, facts: dict[str, Any]) -> dict[str, Any]:
-        """Publish the receipt of a partition that is open, with more facts. Raises: CorruptError: it is not there."""
-        receipt = self.open_receipt(part)
+    def promote(self, part: str, more: tuple[str, ...], kind: type[C]) -> Receipt[C]:
+        """Publish the receipt of a partition that is open, with its task's further ones. Raises: CorruptError: there is none."""
+        receipt = self.open_receipt(part, kind)
         if receipt is None:
             raise CorruptError(f"{self.path(part, '')} differs from its receipt")
-        receipt = {**receipt, **facts}
-        write_json(self._receipt_path(part), receipt)
+        receipt = self.commit(dataclasses.replace(receipt, more=more))
         self._open_path(part).unlink(missing_ok=True)
         return receipt
 
-    def _entry(self, file: Path) -> dict[str, Any]:
-        return {"file": os.path.relpath(file, self.folder), "bytes": file.stat().st_size, "xxh3": file_hash(file)}
-
     def seal(self, files: list[Path]) -> None:
         """Say that the box is whole, with `files` that belong to no partition."""
-        write_json(self.folder / RECEIPTS / _SEAL, {"parts": self.parts(), "files": [self._entry(f) for f in files]})
+        own = [dataclasses.asdict(f) for f in self.written(files)]
+        write_json(self.folder / RECEIPTS / _SEAL, {"parts": self.parts(), "files": own})
 
     def sealed(self) -> bool:
         """True if the box was sealed and every file of it still has its size; those of no partition, their content."""
         try:
             seal = read_json(self.folder / RECEIPTS / _SEAL)
             own = all(file_hash(self.named(f["file"])) == f["xxh3"] for f in seal["files"])
-            return own and all(self.receipt(p) is not None for p in seal["parts"])
+            return own and all(map(self.has, seal["parts"]))
         except (OSError, CorruptError, KeyError, TypeError):
             return False
 
@@ -114,28 +145,51 @@ class Box:
             )
         return self.folder / name
 
-    def receipt(self, part: str) -> dict[str, Any] | None:
-        """The receipt of a partition if it has one and every file of it has the right size, else None."""
-        return self._whole(self._receipt_path(part))
+    @overload
+    def receipt(self, part: str) -> Receipt[Counts] | None: ...
+    @overload
+    def receipt(self, part: str, kind: type[C]) -> Receipt[C] | None: ...
+    def receipt(self, part: str, kind: type[Any] = Counts) -> Receipt[Any] | None:
+        """The receipt of a partition if it has one and every file of it has the right size, else None.
 
-    def _whole(self, path: Path) -> dict[str, Any] | None:
+        Args:
+            kind: class of its counts.
+        """
+        return self._whole(self._receipt_path(part), kind)
+
+    def has(self, part: str) -> bool:
+        """True if a partition is whole, by the sizes of its files."""
+        return self.receipt(part) is not None
+
+    def _whole(self, path: Path, kind: type[C]) -> Receipt[C] | None:
         try:
-            receipt = read_json(path)
-            whole = all(self.named(f["file"]).stat().st_size == f["bytes"] for f in receipt["files"])
-        except (FileNotFoundError, NotADirectoryError, CorruptError, KeyError, TypeError):
+            receipt = parse(read_json(path), kind)
+            whole = all(self.named(f.file).stat().st_size == f.bytes for f in receipt.files)
+        except (FileNotFoundError, NotADirectoryError, CorruptError):
             return None
         return receipt if whole else None
 
-    def receipts(self) -> Iterator[dict[str, Any]]:
+    @overload
+    def receipts(self) -> Iterator[Receipt[Counts]]: ...
+    @overload
+    def receipts(self, kind: type[C]) -> Iterator[Receipt[C]]: ...
+    def receipts(self, kind: type[Any] = Counts) -> Iterator[Receipt[Any]]:
         """The receipts of all partitions that are whole, in order; `part` names the partition."""
-        return (r for r in map(self.receipt, self.parts()) if r is not None)
+        return (r for r in (self.receipt(p, kind) for p in self.parts()) if r is not None)
+
+    def counts(self, part: str, kind: type[C]) -> C:
+        """What was counted of a partition. Raises: CorruptError: it has no receipt, or a file of another size."""
+        receipt = self.receipt(part, kind)
+        if receipt is None:
+            raise CorruptError(f"{self._receipt_path(part)}: no receipt, or a file of another size")
+        return receipt.counts
 
     def content(self, part: str) -> str:
         """The hashes of a partition's files, by its receipt: what tells its content from any other. Raises: CorruptError."""
         receipt = self.receipt(part)
         if receipt is None:
             raise CorruptError(f"{self._receipt_path(part)}: no receipt, or a file of another size")
-        return "-".join(f["xxh3"] for f in receipt["files"])
+        return "-".join(f.xxh3 for f in receipt.files)
 
     def discard(self, part: str) -> None:
         """Forget a partition: it will be made again."""
@@ -149,36 +203,49 @@ class Box:
             if path.stem.split("-")[1] in wanted:
                 path.unlink(missing_ok=True)
 
-    def stored(self) -> Iterator[dict[str, Any]]:
+    def stored(self) -> Iterator[Receipt[Counts]]:
         """What every receipt says, of open partitions too and whether its files are whole or not."""
         for path in sorted((self.folder / RECEIPTS).glob("*-*.json")):
             with contextlib.suppress(OSError, CorruptError):
-                receipt = read_json(path)
-                if isinstance(receipt, dict) and "part" in receipt:
-                    yield receipt
+                yield parse(read_json(path), Counts)
 
     def adopt(
-        self, part: str, name: str, stamp: Mapping[str, Any], beside: bool = False, is_open: bool = False
-    ) -> dict[str, Any] | None:
+        self,
+        part: str,
+        name: str,
+        kind: type[C],
+        stamp: Mapping[str, str],
+        beside: bool = False,
+        is_open: bool = False,
+    ) -> Receipt[C] | None:
         """Let a partition stand under a further name, its files by links where the file system has them.
 
         Args:
+            kind: class of its counts.
             stamp: facts that its receipt has otherwise.
             beside: files in other folders, too.
             is_open: as `commit_open`.
         Returns:
             the receipt. None: it is not whole, or has a file in another folder.
         """
-        receipt = self.open_receipt(part)
+        receipt = self.open_receipt(part, kind)
         before, after = f"part-{part}.", f"part-{name}."
-        if receipt is None or not (beside or all("/" not in f["file"] for f in receipt["files"])):
+        if receipt is None or not (beside or all("/" not in f.file for f in receipt.files)):
             return None
-        for entry in receipt["files"]:
-            old = self.folder / entry["file"]
-            entry["file"] = os.path.join(os.path.dirname(entry["file"]), old.name.replace(before, after, 1))
-            _link(old, self.folder / entry["file"])
-        receipt = {**receipt, "part": name, **stamp}
-        write_json(self._open_path(name) if is_open else self._receipt_path(name), receipt)
+        files = []
+        for entry in receipt.files:
+            old = self.folder / entry.file
+            new = os.path.join(os.path.dirname(entry.file), old.name.replace(before, after, 1))
+            _link(old, self.folder / new)
+            files.append(dataclasses.replace(entry, file=new))
+        receipt = dataclasses.replace(
+            receipt,
+            part=name,
+            files=tuple(files),
+            key=stamp.get("key", receipt.key),
+            of=stamp.get("of", receipt.of),
+        )
+        write_json(self._open_path(name) if is_open else self._receipt_path(name), receipt.json())
         return receipt
 
     def verified(self, part: str, suffix: str) -> Path:
@@ -193,8 +260,8 @@ class Box:
         """
         receipt = self.receipt(part)
         path = self.folder / name
-        entry = next((f for f in receipt["files"] if f["file"] == name), None) if receipt else None
-        if entry is None or file_hash(path) != entry["xxh3"]:
+        entry = next((f for f in receipt.files if f.file == name), None) if receipt else None
+        if entry is None or not self._is_whole(path, entry.xxh3):
             self.discard(part)
             raise CorruptError(f"{path} differs from its receipt")
         return path

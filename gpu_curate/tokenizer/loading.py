@@ -83,10 +83,11 @@ def _proof(path: Path) -> dict[str, dict[str, Any]]:
 
 def _proof_key(section: Tokenizer, data: bytes, pattern: str | None) -> str:
     """What the choice of a library depends on: tokenizer, section, the libraries that are there, and this module."""
-    from gpu_curate.store.fingerprint import code_digest, digest
+    from gpu_curate.store.code import code_digest
+    from gpu_curate.store.fingerprint import digest
 
     tokenizer = [hashlib.sha256(data).hexdigest(), pattern, section.eot, section.library]
-    return digest([tokenizer, {name: version_of(name) for name in LIBRARIES}, code_digest(("tokenizer",))])
+    return digest([tokenizer, {name: version_of(name) for name in LIBRARIES}, code_digest("tokenizer.loading")])
 
 
 @functools.lru_cache(maxsize=4)

@@ -30,4 +30,8 @@ class Tokenizer(Section):
     def _one_of(self) -> Tokenizer:
         if (self.path is None) == (self.train is None):
             raise ValueError("give exactly one of `path` and `train`")
+        if self.train is not None and isinstance(self.eot, int):
+            raise ValueError(f"eot: {self.eot} is an id: a tokenizer that is trained gets its token by its text")
+        if self.train is not None and isinstance(self.eot, int):
+            raise ValueError(f"eot: {self.eot} is an id: a tokenizer that is trained gets its token by its text")
         return self

@@ -35,8 +35,10 @@ from gpu_curate.errors import ConfigError, DeviceError, FatalError, install
 from gpu_curate.ops.catalogue import OPS, Inputs
 from gpu_curate.runs.engines import LocalEngine, default_workers
 from gpu_curate.stages import Context
-from gpu_curate.stages.contamination import benchmarks, index_of
+from gpu_curate.stages.contamination import indexes_of
 from gpu_curate.stages.documents.stage import Documents
+from gpu_curate.stages.order import benchmarks_of, intake_of
+from gpu_curate.stages.part import make_box
 from gpu_curate.stages.partition_text import host_text, text_file
 from gpu_curate.stages.reference_sets import References
 from gpu_curate.stages.signatures import band_spec, minhash_spec, scope_keys
@@ -192,19 +194,19 @@ def read_sample(config: Config, folder: Path, max_bytes: int) -> Sample:
     names = ("documents", "texts", "rejects", "references")
     for name in names:
         (folder / name).mkdir()
-    context = Context(folder, config, {name: name for name in names})
-    for stage in [Documents(), *([References()] if benchmarks(config) else [])]:
-        for part, task in stage.plan(context).items():
-            stage.run(context, part, task)
-        stage.finish(context)
+    context = Context.of(folder, config, {name: name for name in names})
+    searched = bool(benchmarks_of(config))
+    make_box(Documents(intake_of(config)), context)
+    if searched:
+        make_box(References(config.references, config.normalize), context)
     box = context.box("documents")
-    parts = tuple(sorted(r["part"] for r in box.receipts() if r.get("documents")))
+    parts = tuple(sorted(r.part for r in box.receipts() if r.counts.documents))
     if not parts:
         raise ConfigError("the sources give no document: there is nothing to compare")
     steps = [COPY, "content_hash"]
     if config.dedup.fuzzy is not None:
         steps += ["words", "signature", "bands", "components"]
-    steps += ["text_stats"] + (["ngrams"] if benchmarks(config) else [])
+    steps += ["text_stats"] + (["ngrams"] if searched else [])
     return Sample(context, parts, tuple(steps))
 
 
@@ -232,7 +234,7 @@ def inputs_of(context: Context, text: TextColumn, scope_N: Any) -> Inputs:
     fuzzy = context.config.dedup.fuzzy
     settings: dict[str, Any] = {} if fuzzy is None else {"minhash": minhash_spec(fuzzy), "bands": band_spec(fuzzy)}
     scoped = fuzzy is not None and fuzzy.scope == "group"
-    indexes = {r.name: index_of(context, r.name)[0] for r in benchmarks(context.config)}
+    indexes = {name: index for name, (index, _) in indexes_of(context, benchmarks_of(context.config)).items()}
     return Inputs(text, scope_N if scoped else None, indexes=indexes, **settings)
 
 

@@ -32,6 +32,7 @@ from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import publish, read_json, write_json, write_table
 from gpu_curate.store.lock import run_lock
+from gpu_curate.store.receipts import Counts, Receipt
 from gpu_curate.store.run_directory import FINGERPRINT
 
 VERSION = 1  # of what an export holds
@@ -146,19 +147,19 @@ def export(
         for part, receipt in _run_all(request, [p for p in parts if p not in done], workers):
             done[part] = receipt
             note(
-                f"{len(done):,} of {len(parts):,} partitions, {sum(r['documents'] for r in done.values()):,} documents"
+                f"{len(done):,} of {len(parts):,} partitions, {sum(r.counts.documents for r in done.values()):,} documents"
             )
         facts = {
-            "documents": sum(r["documents"] for r in done.values()),
-            "bytes": sum(r["bytes"] for r in done.values()),
+            "documents": sum(r.counts.documents for r in done.values()),
+            "bytes": sum(r.counts.bytes for r in done.values()),
             "partitions": len(parts),
-            "files": sorted(f["file"] for r in done.values() for f in r["files"]),
+            "files": sorted(f.file for r in done.values() for f in r.files),
         }
         write_json(out / "export.json", {**{k: v for k, v in identity.items() if k != "boxes"}, **facts})
     return {**facts, "reused": reused, "out": str(out)}
 
 
-def _run_all(request: Request, parts: list[str], workers: int | None) -> Iterable[tuple[str, dict[str, Any]]]:
+def _run_all(request: Request, parts: list[str], workers: int | None) -> Iterable[tuple[str, Receipt[Counts]]]:
     """Export partitions in worker processes, a few ahead of what is done; one is done in this process."""
     count = min(workers or default_workers(), len(parts))
     engine = make_engine("inline" if count <= 1 else "local", max(count, 1), [])
@@ -265,7 +266,7 @@ def _extra_columns(context: Context) -> dict[str, tuple[str, pa.DataType]]:
 # -------------------------------------------------------------------------------------------------------- a partition
 
 
-def export_part(request: Request, part: str) -> dict[str, Any]:
+def export_part(request: Request, part: str) -> Receipt[Counts]:
     """Write the documents of one partition that are asked for; returns the receipt."""
     context, box = request.context, Box(request.out)
     decisions = context.box("decisions").read_table(part)
@@ -289,7 +290,7 @@ def export_part(request: Request, part: str) -> dict[str, Any]:
         path = box.path(part, request.suffix)
         _write(path, table, request.format)
         files.append(path)
-    return box.commit(part, files, {"documents": len(rows_K), "bytes": nbytes})
+    return box.commit(Receipt(part, box.written(files), Counts(documents=len(rows_K), bytes=nbytes)))
 
 
 def _splits(context: Context, doc_id_N: np.ndarray, decided_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,8 +17,9 @@ from gpu_curate.report.marks import Span, marks
 from gpu_curate.report.reasons import NOT_DRAWN, meaning, ordered
 from gpu_curate.report.samples import Document, Library, differences, jaccard_to_survivor, overlap, score_of
 from gpu_curate.stages import Context
-from gpu_curate.stages.contamination import benchmarks
+from gpu_curate.stages.decisions import DecisionCounts
 from gpu_curate.stages.duplicates import FIRST_REFERENCE
+from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.rule_values import bits_of_run
 
 
@@ -52,8 +53,8 @@ def samples(context: Context, reason: str, n: int) -> list[dict[str, Any]]:
 
 def _counts(context: Context) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for receipt in context.box("decisions").receipts():
-        for reason, count in receipt["by_reason"]["documents"].items():
+    for receipt in context.receipts("decisions", DecisionCounts):
+        for reason, count in receipt.counts.by_reason.documents.items():
             counts[reason] = counts.get(reason, 0) + count
     return counts
 
@@ -62,15 +63,15 @@ def _choose(context: Context, reason: str, n: int) -> list[dict[str, Any]]:
     """doc_id, partner, tokens, score and jaccard of the n documents of lowest key."""
     box = context.box("decisions")
     best: list[tuple[int, str, int]] = []  # key, partition, row
-    for receipt in box.receipts():
-        if not receipt["by_reason"]["documents"].get(reason):
+    for receipt in box.receipts(DecisionCounts):
+        if not receipt.counts.by_reason.documents.get(reason):
             continue
-        table = box.read_table(receipt["part"], ["doc_id", "reason"])
+        table = box.read_table(receipt.part, ["doc_id", "reason"])
         reasons = table["reason"].combine_chunks()
         codes, names = reasons.indices.fill_null(-1).to_numpy(), reasons.dictionary.to_pylist()
         rows = np.flatnonzero(codes == (-1 if reason == "kept" else names.index(reason)))
         keys = fmix64(table["doc_id"].to_numpy()[rows].astype(np.uint64)).tolist()
-        own = ((key, receipt["part"], row) for key, row in zip(keys, rows.tolist(), strict=True))
+        own = ((key, receipt.part, row) for key, row in zip(keys, rows.tolist(), strict=True))
         best = heapq.nsmallest(n, [*best, *own])
     chosen: dict[tuple[str, int], dict[str, Any]] = {}
     for part in {p for _, p, _ in best}:
@@ -95,7 +96,7 @@ def _show(
     if other is None:
         return shown
     if reason == "contaminated":
-        n = max((r.ngram_words for r in benchmarks(context.config)), default=13)
+        n = max((r.ngram_words for r, _ in benchmarks_of(context.config)), default=13)
         found = overlap(document.text, other.text, n)
         return {
             **shown,

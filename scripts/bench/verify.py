@@ -23,8 +23,11 @@ from gpu_curate.document import TextColumn
 from gpu_curate.ops.minhash import MinHashSpec, jaccard_exact, shingles
 from gpu_curate.stages import Context
 from gpu_curate.stages.documents.stage import Documents
-from gpu_curate.stages.duplicates import Duplicates
+from gpu_curate.stages.duplicates import DuplicateCounts, Duplicates
+from gpu_curate.stages.order import intake_of
+from gpu_curate.stages.part import make_box
 from gpu_curate.stages.signatures import Signatures
+from gpu_curate.store.receipts import Receipt
 
 THRESHOLD = 0.7
 SETTINGS = [
@@ -70,29 +73,25 @@ def main(bench: Path, work: Path) -> None:
             int((near & kept[a] & kept[b]).sum()),
         )
         told = " | ".join(f"{n:,}" for n in cells)
-        compared = f"{receipt['compared_pairs']:,}" if "compared_pairs" in receipt else ""
+        compared = "" if receipt.counts.compared_pairs is None else f"{receipt.counts.compared_pairs:,}"
         print(
-            f"| {verify} | {against if verify != 'none' else ''} | {told} | {compared} | {receipt['cpu_seconds']:.2f} |"
+            f"| {verify} | {against if verify != 'none' else ''} | {told} | {compared} | {receipt.cost.cpu_seconds:.2f} |"
         )
     print(f"\n{len(ids):,} documents, {int(near.sum()):,} pairs of the oracle at or above {THRESHOLD}")
 
 
-def deduplicate(recipe: config.Config, work: Path, name: str) -> tuple[dict, np.ndarray, np.ndarray]:
+def deduplicate(
+    recipe: config.Config, work: Path, name: str
+) -> tuple[Receipt[DuplicateCounts], np.ndarray, np.ndarray]:
     """The receipt of the duplicates box, the rows removed and the row kept for each."""
     folders = {n: n for n in ("documents", "rejects")} | {"duplicates": f"duplicates-{name}"}
     folders["signatures"] = "signatures" + ("-stored" if name.startswith("signature") else "")  # the rows, for `verify`
-    context = Context(work, recipe, folders)
-    for stage in (Documents(), Signatures()):
-        stage.prepare(context)
-        box = context.box(stage.name)
-        if not box.parts():
-            box.folder.mkdir(parents=True, exist_ok=True)
-            (work / "rejects").mkdir(exist_ok=True)
-            tasks = stage.plan(context) if stage.follows is None else dict.fromkeys(context.box("documents").parts())
-            for part, task in tasks.items():
-                stage.run(context, part, task)
-    context.box("duplicates").folder.mkdir(exist_ok=True)
-    receipt = Duplicates().run(context, "000000", None)
+    context = Context.of(work, recipe, folders)
+    for stage in (Documents(intake_of(recipe)), Signatures(recipe.dedup.fuzzy)):
+        if not context.box(stage.name).parts():
+            make_box(stage, context)
+    make_box(Duplicates(recipe.dedup, recipe.references), context)
+    (receipt,) = context.receipts("duplicates", DuplicateCounts)
     clusters = pq.read_table(context.box("duplicates").folder / "clusters.parquet")
     dropped = clusters.filter(clusters["kind"].is_valid())
     rows = []

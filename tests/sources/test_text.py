@@ -18,7 +18,7 @@ from gpu_curate.sources import Record, Reject, Skip
 from gpu_curate.sources.compression import decompressed
 from gpu_curate.sources.files import open_stream
 from gpu_curate.sources.text import TextReader
-from gpu_curate.stages.tokenizer import train_from_files
+from gpu_curate.tools.train_tokenizer import train_from_files
 
 COMPRESS = {
     ".gz": gzip.compress,

@@ -297,7 +297,7 @@ def test_threshold_of_zero_is_refused():
     ],
 )
 def test_a_threshold_without_verify_is_said_to_have_no_effect(fuzzy, said):
-    from gpu_curate.stages.partition_text import without_effect
+    from gpu_curate.runs.checks import without_effect
 
     data = {"sources": [{"name": "s", "type": "jsonl", "path": "x"}], "tokenizer": {"path": "t"}}
     told = without_effect(config.parse({**data, "dedup": {"fuzzy": fuzzy}}))

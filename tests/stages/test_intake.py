@@ -21,7 +21,7 @@ from gpu_curate.errors import ConfigError, FatalError, InputError, NothingKeptEr
 from gpu_curate.runs import scheduler
 from gpu_curate.sources import Record
 from gpu_curate.sources.jsonl import JsonlReader
-from gpu_curate.stages import Stopwatch
+from gpu_curate.stages.part import Stopwatch
 from gpu_curate.stages.rejects import kind_of
 from gpu_curate.store.files import read_json
 from gpu_curate.text import language, normalize, pii
@@ -160,7 +160,7 @@ def test_a_column_name_that_is_not_utf8_rejects_the_file_everywhere(tmp_path, to
 
     parsed = config.parse(recipe("", tokenizer, sources=[source]))
     assert make_plan(parsed, tmp_path / "other")["partitions"] == 1
-    from gpu_curate.stages.tokenizer import train_from_files
+    from gpu_curate.tools.train_tokenizer import train_from_files
 
     trained = train_from_files([str(folder)], tmp_path / "t.json", 300, "<|e|>", "text", 1 << 20)
     assert trained["documents"] == 12
@@ -551,7 +551,7 @@ def test_a_key_that_some_records_lack_is_no_error(tmp_path, tokenizer):
     ("name", "said"), [("a.jsonl", "none of the first 3 records of"), ("a.parquet", "has no column")]
 )
 def test_a_wrong_text_column_of_tokenizer_train_says_what_there_is(tmp_path, name, said):
-    from gpu_curate.stages.tokenizer import train_from_files
+    from gpu_curate.tools.train_tokenizer import train_from_files
 
     if name.endswith("jsonl"):
         (tmp_path / name).write_text('{"body": "x y"}\n' * 3)
@@ -646,12 +646,12 @@ def test_cpu_seconds_of_a_child_that_ends_are_not_lost():
     child.stdout.readline()
     watch = Stopwatch()
     child.communicate(b"\n")
-    assert 0 <= watch.facts()["cpu_seconds"] < 0.25  # what it had used before the watch began is not counted against it
+    assert 0 <= watch.cost().cpu_seconds < 0.25  # what it had used before the watch began is not counted against it
     watch = Stopwatch()
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     child.stdout.readline()
     child.communicate(b"\n")
-    assert watch.facts()["cpu_seconds"] > 0.3
+    assert watch.cost().cpu_seconds > 0.3
 
 
 def test_tasks_that_wait_for_a_server_do_not_hold_up_each_other(tmp_path, tokenizer, monkeypatch):

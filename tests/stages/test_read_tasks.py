@@ -14,6 +14,7 @@ from gpu_curate.config import Config
 from gpu_curate.errors import MAX_ATTEMPTS, FatalError, RetryableError
 from gpu_curate.stages.documents.listing import inventory
 from gpu_curate.stages.documents.tasks import read_tasks
+from gpu_curate.stages.order import intake_of
 
 
 @pytest.fixture
@@ -41,12 +42,12 @@ def failing(tmp_path, monkeypatch):
 def test_a_footer_that_the_network_fails_to_give_is_asked_for_again(failing, monkeypatch):
     config, tries, set_failures = failing
     set_failures(0)
-    expected = read_tasks(config, inventory(config))
+    expected = read_tasks(intake_of(config), inventory(config.sources))
     tries.clear()
     waits = []
     monkeypatch.setattr(time, "sleep", waits.append)
     set_failures(MAX_ATTEMPTS - 1)
-    assert read_tasks(config, inventory(config)) == expected
+    assert read_tasks(intake_of(config), inventory(config.sources)) == expected
     assert tries == {"a.parquet": 1, "b.parquet": MAX_ATTEMPTS, "c.parquet": 1}  # the others are not read again
     assert waits == [1.0, 2.0]
 
@@ -56,5 +57,5 @@ def test_a_network_that_goes_on_failing_ends_the_planning(failing, monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda s: None)
     set_failures(1 << 30)
     with pytest.raises(FatalError, match=rf"b\.parquet: connection reset \({MAX_ATTEMPTS} times\)"):
-        read_tasks(config, inventory(config))
+        read_tasks(intake_of(config), inventory(config.sources))
     assert tries["b.parquet"] == MAX_ATTEMPTS

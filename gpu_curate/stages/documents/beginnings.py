@@ -8,45 +8,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu_curate.config import Config
-from gpu_curate.stages import Context
+from gpu_curate.stages import Boxes
 from gpu_curate.stages.documents.corpus import Corpus, Entry
-from gpu_curate.stages.documents.reading import Place
+from gpu_curate.stages.documents.counts import DocumentCounts
+from gpu_curate.stages.documents.intake import Intake
 from gpu_curate.stages.documents.tasks import refers
 from gpu_curate.store.artifact import Box
 
 
-def take_over(context: Context, corpus: Corpus) -> None:
+def take_over(boxes: Boxes, intake: Intake, corpus: Corpus) -> None:
     """Let what earlier tasks have begun with stand under the names of the new ones."""
-    box = context.box("documents")
+    box = boxes.box("documents")
     for name in sorted(corpus.new):
         task, entry = corpus.tasks[name], corpus.ledger.tasks[name]
-        if entry.limits is None or refers(context.config, task) or box.open_receipt(name) is not None:
+        if entry.limits is None or refers(intake, task) or box.open_receipt(name, DocumentCounts) is not None:
             continue
         others = [(n, e) for n, e in corpus.ledger.tasks.items() if n != name and _same_source(e, entry)]
-        found = [(n, _beginning(box, context.config, n, e, entry, task.source)) for n, e in others]
+        found = [(n, _beginning(box, intake, n, e, entry, task.source)) for n, e in others]
         before, count = max(found, key=lambda f: f[1], default=("", 0))
         for number in range(count):
             old, new = (n if number == 0 else f"{n}-{number:03d}" for n in (before, name))
-            box.adopt(old, new, stamp={"key": entry.key}, beside=True, is_open=number == 0)
+            box.adopt(old, new, DocumentCounts, {"key": entry.key}, beside=True, is_open=number == 0)
 
 
 def _same_source(a: Entry, b: Entry) -> bool:
     return a.source == b.source and a.limits is not None
 
 
-def _beginning(box: Box, config: Config, name: str, old: Entry, new: Entry, index: int) -> int:
+def _beginning(box: Box, intake: Intake, name: str, old: Entry, new: Entry, index: int) -> int:
     """How many partitions of an earlier task begin the new one, too."""
-    source = config.sources[index]
+    source = intake.sources[index]
     equal = 0
     for a, b in zip(_states(old), _states(new), strict=False):
         if a != b:
             break
         equal += 1
     count = 0
-    receipt = box.open_receipt(name)
-    while receipt is not None and receipt.get("key") == old.key and receipt.get("next"):
-        place = Place(*receipt["next"])
+    receipt = box.open_receipt(name, DocumentCounts)
+    while receipt is not None and receipt.key == old.key and receipt.counts.next is not None:
+        place = receipt.counts.next
         if place.piece >= equal and not (place.piece == equal and place.items == 0):
             break
         if source.max_documents is not None and place.documents >= source.max_documents:
@@ -54,7 +54,7 @@ def _beginning(box: Box, config: Config, name: str, old: Entry, new: Entry, inde
         if source.max_bytes is not None and place.nbytes >= source.max_bytes:
             break
         count += 1
-        receipt = box.receipt(f"{name}-{count:03d}")
+        receipt = box.receipt(f"{name}-{count:03d}", DocumentCounts)
     return count
 
 

@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpu_curate.config import Config, SourceBase, WarcSource
 from gpu_curate.document import MAX_FILES
 from gpu_curate.errors import ConfigError
 from gpu_curate.sources import Split, footers
 from gpu_curate.sources.identity import content_identity
 from gpu_curate.sources.listing import File, Listing
+from gpu_curate.sources.sections import SourceBase, WarcSource
+from gpu_curate.stages.documents.intake import Intake
 from gpu_curate.stages.documents.listing import listings
 from gpu_curate.stages.documents.schema import LEDGER
 from gpu_curate.stages.documents.tasks import Piece, ReadTask, pack, refers, refuse_wrong, split_files
-from gpu_curate.stages.partition_text import by_reference
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import file_hash, publish
 from gpu_curate.store.fingerprint import digest, versions
@@ -83,7 +83,7 @@ class Ledger:
             damage = ""
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as e:
             damage = f"{path} cannot be used: {e}"
-        lost = {str(r["key"]): str(r["part"]).partition("-")[0] for r in Box(folder).stored() if "key" in r}
+        lost = {r.key: r.part.partition("-")[0] for r in Box(folder).stored() if r.key}
         return cls(surveys=1 if lost else 0, lost=lost, damage=damage)
 
     def write(self, folder: Path) -> None:
@@ -155,7 +155,7 @@ class Corpus:
         if self.new or self.ledger.damage or self.ledger.lost or not (folder / LEDGER).exists():
             self.ledger.write(folder)
 
-    def listing(self, config: Config) -> list[dict[str, Any]]:
+    def listing(self, intake: Intake) -> list[dict[str, Any]]:
         """Every file, for the snapshot."""
         return [
             {
@@ -167,14 +167,14 @@ class Corpus:
                 "identity": k.file.identity,
                 "rows": self.rows.get(k.number),
             }
-            for source, own in zip(config.sources, self.files, strict=True)
+            for source, own in zip(intake.sources, self.files, strict=True)
             for k in own
         ]
 
-    def facts(self, config: Config) -> dict[str, Any]:
+    def facts(self, intake: Intake) -> dict[str, Any]:
         """For the snapshot: its files, tasks, and which tasks read which file."""
         of = {str(number): names for number, names in self.tasks_of().items()}
-        return {"files": self.listing(config), "tasks": list(self.tasks), "tasks_of": of, "plain": self.plain}
+        return {"files": self.listing(intake), "tasks": list(self.tasks), "tasks_of": of, "plain": self.plain}
 
     def tasks_of(self) -> dict[int, list[str]]:
         """File number → tasks that read it."""
@@ -185,14 +185,14 @@ class Corpus:
         return found
 
 
-def number_files(config: Config, found: list[Listing], before: Mapping[str, Mapping[str, int]]) -> Numbers:
+def number_files(intake: Intake, found: list[Listing], before: Mapping[str, Mapping[str, int]]) -> Numbers:
     """The number of every file: the one it had, or the next ones in order of sources and names.
 
     Raises: ConfigError: there are none left.
     """
     numbers: Numbers = {source: dict(own) for source, own in before.items()}
     free = 1 + max((n for own in numbers.values() for n in own.values()), default=-1)
-    for source, listing in zip(config.sources, found, strict=True):
+    for source, listing in zip(intake.sources, found, strict=True):
         own = numbers.setdefault(source.name, {})
         for name in _names(listing.files):
             if name not in own:
@@ -206,11 +206,11 @@ def number_files(config: Config, found: list[Listing], before: Mapping[str, Mapp
     return numbers
 
 
-def plain_identity(config: Config) -> Any:
+def plain_identity(intake: Intake) -> Any:
     """`Corpus.identity` in an empty run directory, where no file has been cut. Looks at the files; opens none."""
-    found = listings(config)
-    numbers = number_files(config, found, {})
-    files = _known(config, found, numbers, [_base(config, s) for s in config.sources])
+    found = listings(intake.sources)
+    numbers = number_files(intake, found, {})
+    files = _known(intake, found, numbers, [_base(intake, s) for s in intake.sources])
     return [[(k.file.relative, k.file.size, k.state, k.number) for k in own] for own in files], None
 
 
@@ -224,10 +224,10 @@ def _names(files: list[File]) -> list[str]:
     return names
 
 
-def _base(config: Config, source: SourceBase) -> str:
+def _base(intake: Intake, source: SourceBase) -> str:
     """Hash of what the documents of a source depend on beside its files and the settings of the box."""
     lists = (*source.url_blocklist, *source.domain_blocklist) if isinstance(source, WarcSource) else ()
-    refers_to = by_reference(config, source)
+    refers_to = intake.refers(source)
     return digest(
         {
             "settings": source.model_dump(exclude=_ASIDE),
@@ -238,9 +238,9 @@ def _base(config: Config, source: SourceBase) -> str:
     )
 
 
-def _known(config: Config, found: list[Listing], numbers: Numbers, bases: list[str]) -> list[list[Known]]:
+def _known(intake: Intake, found: list[Listing], numbers: Numbers, bases: list[str]) -> list[list[Known]]:
     known = []
-    for source, listing, base in zip(config.sources, found, bases, strict=True):
+    for source, listing, base in zip(intake.sources, found, bases, strict=True):
         of_source = numbers[source.name]
         own = []
         for file, name in zip(listing.files, _names(listing.files), strict=True):
@@ -251,15 +251,15 @@ def _known(config: Config, found: list[Listing], numbers: Numbers, bases: list[s
     return known
 
 
-def _key(config: Config, task: ReadTask, states: Mapping[int, str]) -> str:
-    source = config.sources[task.source]
-    refers_to = refers(config, task)  # its partitions say where the files lie
+def _key(intake: Intake, task: ReadTask, states: Mapping[int, str]) -> str:
+    source = intake.sources[task.source]
+    refers_to = refers(intake, task)  # its partitions say where the files lie
     pieces = [[states[p.file_number], *p.split[1:], p.split.path if refers_to else None] for p in task.pieces]
     return digest([source.max_documents, source.max_bytes, pieces])
 
 
 def survey(
-    config: Config,
+    intake: Intake,
     folder: Path,
     numbers: Mapping[str, Mapping[str, int]] | None = None,
     fresh: bool = False,
@@ -277,20 +277,20 @@ def survey(
         ConfigError: a file is missing, or does not fit the recipe. FatalError: the network fails.
     """
     listed_s = time.time()
-    found = listings(config)
-    numbers = number_files(config, found, {} if fresh or numbers is None else numbers)
+    found = listings(intake.sources)
+    numbers = number_files(intake, found, {} if fresh or numbers is None else numbers)
     ledger = Ledger.read(folder)
-    bases = [_base(config, s) for s in config.sources]
-    files = _known(config, found, numbers, bases)
+    bases = [_base(intake, s) for s in intake.sources]
+    files = _known(intake, found, numbers, bases)
     states = {k.number: k.state for own in files for k in own}
-    cutter = _Cutter(config, ledger, files, states)
+    cutter = _Cutter(intake, ledger, files, states)
     kept = [[] if fresh else cutter.keep(index) for index in range(len(files))]
     to_cut = [cutter.uncovered(index, own) for index, own in enumerate(kept)]
     before_cutting([list(own.values()) for own in to_cut])
     tasks = [task for index, own in enumerate(kept) for task in cutter.source(index, own, to_cut[index])]
     footers.close()
     refuse_wrong(cutter.wrong)
-    keys = [_key(config, task, states) for task in tasks]
+    keys = [_key(intake, task, states) for task in tasks]
     names = cutter.named(tasks, keys)
     in_order = [k.number for own in files for k in own] == list(range(len(states)))
     first = all(ledger.tasks[name].survey == 0 for name in names)
@@ -311,49 +311,49 @@ def survey(
 class _Cutter:
     """Takes tasks from the ledger and cuts the others."""
 
-    def __init__(self, config: Config, ledger: Ledger, files: list[list[Known]], states: Mapping[int, str]):
-        self._config, self._ledger, self._files, self._states = config, ledger, files, states
+    def __init__(self, intake: Intake, ledger: Ledger, files: list[list[Known]], states: Mapping[int, str]):
+        self._intake, self._ledger, self._files, self._states = intake, ledger, files, states
         self._kept: dict[int, str] = {}  # id of a task that was taken from the ledger → its name
         self.wrong: list[ConfigError] = []
         self.new: list[str] = []
 
     def uncovered(self, index: int, kept: list[ReadTask]) -> dict[int, File]:
         """The files of a source that have to be cut, by number."""
-        covered = {(p.file_number, p.index) for task in kept for p in task.pieces}
+        covered = {(p.file_number, p.nth) for task in kept for p in task.pieces}
         return {k.number: k.file for k in self._files[index] if not self._is_covered(k, covered)}
 
     def source(self, index: int, kept: list[ReadTask], to_cut: dict[int, File]) -> list[ReadTask]:
         """The tasks of a source: those kept, and what is cut of other files."""
         if not to_cut:
             return kept
-        config = self._config
-        cut = split_files(config, index, to_cut, self.wrong)
+        intake = self._intake
+        cut = split_files(intake, index, to_cut, self.wrong)
         for number, (pieces, rows) in cut.items():
             self._ledger.cut[self._states[number]] = [len(pieces), rows]
         if self._limited(index):  # read in order until the limit: all of it is one task
-            return pack(config, index, [p for k in self._files[index] for p in cut[k.number][0]])
-        covered = {(p.file_number, p.index) for task in kept for p in task.pieces}
-        left = [p for number in sorted(cut) for p in cut[number][0] if (number, p.index) not in covered]
-        return [*kept, *pack(config, index, left)]
+            return pack(intake, index, [p for k in self._files[index] for p in cut[k.number][0]])
+        covered = {(p.file_number, p.nth) for task in kept for p in task.pieces}
+        left = [p for number in sorted(cut) for p in cut[number][0] if (number, p.nth) not in covered]
+        return [*kept, *pack(intake, index, left)]
 
     def _limited(self, index: int) -> bool:
-        source = self._config.sources[index]
+        source = self._intake.sources[index]
         return source.max_documents is not None or source.max_bytes is not None
 
     def keep(self, index: int) -> list[ReadTask]:
         """Tasks of the ledger that still hold, in the order of their names, none that reads what another one does."""
-        config, own, limited = self._config, self._files[index], self._limited(index)
+        intake, own, limited = self._intake, self._files[index], self._limited(index)
         paths = {k.number: k.file.path for k in own}
         covered: set[tuple[int, int]] = set()
         kept = []
         for name, entry in sorted(self._ledger.tasks.items()):
-            if entry.source != config.sources[index].name or any(p[0] not in paths for p in entry.pieces):
+            if entry.source != intake.sources[index].name or any(p[0] not in paths for p in entry.pieces):
                 continue
             pieces = [Piece(Split(paths[p[0]], *p[3:]), *p[:3]) for p in entry.pieces]
             task = ReadTask(index, pieces, entry.nbytes)
-            if _key(config, task, self._states) != entry.key:
+            if _key(intake, task, self._states) != entry.key:
                 continue
-            places = [(p.file_number, p.index) for p in pieces]
+            places = [(p.file_number, p.nth) for p in pieces]
             if not covered.isdisjoint(places) or (limited and not self._is_whole(own, places)):
                 continue
             covered.update(places)
@@ -375,7 +375,7 @@ class _Cutter:
     def _limits(self, task: ReadTask) -> tuple[list[int | None] | None, dict[str, str] | None]:
         if not self._limited(task.source):
             return None, None
-        source = self._config.sources[task.source]
+        source = self._intake.sources[task.source]
         states = {str(p.file_number): self._states[p.file_number] for p in task.pieces}
         return [source.max_documents, source.max_bytes], states
 
@@ -391,8 +391,8 @@ class _Cutter:
                 name = next(free)
                 self.new.append(name)
             if name not in ledger.tasks:
-                pieces = [[p.file_number, p.index, p.of, *p.split[1:]] for p in task.pieces]
-                source = self._config.sources[task.source].name
+                pieces = [[p.file_number, p.nth, p.of, *p.split[1:]] for p in task.pieces]
+                source = self._intake.sources[task.source].name
                 limits, states = self._limits(task)
                 ledger.tasks[name] = Entry(key, source, ledger.surveys, task.nbytes, pieces, limits, states)
             names.append(name)

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from gpu_curate import guard
-from gpu_curate.config import Config, SourceBase
 from gpu_curate.document import MAX_FILES
 from gpu_curate.errors import ConfigError
 from gpu_curate.sources import Reader
 from gpu_curate.sources.files import find
 from gpu_curate.sources.listing import File, Listing
+from gpu_curate.sources.sections import SourceBase
 
 
 def make_reader(source: SourceBase) -> Reader:
     """The reader of a source's type."""
-    match source.type:  # type: ignore[attr-defined]
+    kind: Callable[[Any], Reader]
+    match source.type:  # type: ignore[attr-defined]  # every source has one of its own
         case "parquet":
-            from gpu_curate.sources.parquet import ParquetReader as Kind
+            from gpu_curate.sources.parquet import ParquetReader as kind
         case "jsonl":
-            from gpu_curate.sources.jsonl import JsonlReader as Kind
+            from gpu_curate.sources.jsonl import JsonlReader as kind
         case "text":
-            from gpu_curate.sources.text import TextReader as Kind
+            from gpu_curate.sources.text import TextReader as kind
         case "wikipedia":
-            from gpu_curate.sources.wikipedia import WikipediaReader as Kind
+            from gpu_curate.sources.wikipedia import WikipediaReader as kind
         case "warc":
-            from gpu_curate.sources.warc import WarcReader as Kind
+            from gpu_curate.sources.warc import WarcReader as kind
         case _:
-            from gpu_curate.sources.huggingface import HuggingFaceReader as Kind
-    return Kind(source)  # type: ignore[arg-type]
+            from gpu_curate.sources.huggingface import HuggingFaceReader as kind
+    return kind(source)
 
 
 def find_files(source: SourceBase, reader: Reader) -> Listing:
@@ -41,19 +45,20 @@ def find_files(source: SourceBase, reader: Reader) -> Listing:
 def _find_files(source: SourceBase, reader: Reader) -> Listing:
     own = getattr(reader, "files", None)  # a data set by name knows its files itself
     if own is not None:
-        return own()
+        listing: Listing = own()
+        return listing
     key, suffixes = f"source {source.name}: path", reader.suffixes  # type: ignore[attr-defined]
     return find(source.paths, suffixes, source.storage_options, key, source.follow_links, source.hidden_files)
 
 
-def inventory(config: Config) -> list[list[File]]:
+def inventory(sources: Sequence[SourceBase]) -> list[list[File]]:
     """The files of every source. Raises: ConfigError: one is missing, or there are too many."""
-    return [listing.files for listing in listings(config)]
+    return [listing.files for listing in listings(sources)]
 
 
-def listings(config: Config) -> list[Listing]:
+def listings(sources: Sequence[SourceBase]) -> list[Listing]:
     """As `inventory`, with what every source passes over."""
-    found = [find_files(s, make_reader(s)) for s in config.sources]
+    found = [find_files(s, make_reader(s)) for s in sources]
     files = [listing.files for listing in found]
     if sum(map(len, files)) > MAX_FILES:
         raise ConfigError(

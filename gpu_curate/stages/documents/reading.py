@@ -5,28 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from gpu_curate import guard
-from gpu_curate.config import SourceBase
 from gpu_curate.sources import Reader, Record, Reject, Skip
-from gpu_curate.stages import Context
+from gpu_curate.sources.sections import SourceBase
+from gpu_curate.stages.documents.counts import Place
 from gpu_curate.stages.documents.tasks import Piece
 from gpu_curate.store.files import open_fresh
 
 
-def marker_path(context: Context, part: str) -> Path:
-    """Holds the path of the file that a task reads: who it was when a library takes the process down."""
-    return context.box("documents").folder / f".reading-{part}"
-
-
-class Place(NamedTuple):
-    """Where an item stands in a task, and all that a restart must know to begin with it."""
-
-    piece: int  # index in the task
-    items: int  # of the piece that come before it
-    documents: int  # what `max_documents` and `max_bytes` have counted before it
-    nbytes: int
+def marker_path(folder: Path, part: str) -> Path:
+    """In the box's folder: holds the path of the file that a task reads, who it was when a library takes the process down."""
+    return folder / f".reading-{part}"
 
 
 class TaskItems:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from gpu_curate.config import Config
 from gpu_curate.errors import ConfigError, FatalError, UnreachableError
 from gpu_curate.privacy import identity
 from gpu_curate.sources import Split
-from gpu_curate.stages import Context, Stage
+from gpu_curate.stages import Boxes, Stage
 from gpu_curate.stages.documents.beginnings import take_over
 from gpu_curate.stages.documents.corpus import LIBRARIES, Corpus, plain_identity, survey
+from gpu_curate.stages.documents.counts import DocumentCounts
+from gpu_curate.stages.documents.intake import Intake
 from gpu_curate.stages.documents.listing import inventory, make_reader
 from gpu_curate.stages.documents.reading import TaskItems, marker_path
 from gpu_curate.stages.documents.schema import PASSED_OVER
 from gpu_curate.stages.documents.tasks import Piece, ReadTask, refers
 from gpu_curate.stages.documents.writing import PartitionWriter
-from gpu_curate.stages.partition_text import by_reference
+from gpu_curate.stages.part import Part
 from gpu_curate.store.files import write_json
 from gpu_curate.store.fingerprint import versions
+from gpu_curate.store.receipts import Counts, Receipt
 from gpu_curate.store.snapshot import snapshot_path, write_snapshot
 
 _CLOCK_S = 60.0  # clocks of machines that share a run directory may differ by so much
@@ -37,84 +40,79 @@ class Documents(Stage):
     """
 
     name: ClassVar[str] = "documents"
-    code: ClassVar[tuple[str, ...]] = (
-        "stages.documents",
-        "stages.rejects",
-        "guard",
-        "privacy",
-        "stages.partition_text",
-        "sources",
-        "text.normalize",
-        "text.pii",
-        "text.swar",
-        "text.wikitext",
-        "text.html",
-        "text.html_scan",
-        "text.charsets",
-    )
 
-    def __init__(self, corpus: Corpus | None = None):
-        self.corpus = corpus
+    counts: ClassVar[type[Counts]] = DocumentCounts
+
+    def __init__(self, intake: Intake, corpus: Corpus | None = None):
+        """
+        Args:
+            corpus: what is read; None: nobody has looked.
+        """
+        self.intake, self.corpus = intake, corpus
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"corpus": None}  # a task is told its own part
+        return {"intake": self.intake, "corpus": None}  # a task is told its own part
 
-    def settings(self, config: Config) -> Any:
+    def settings(self) -> Any:
+        intake = self.intake
         dropped = {"weight", "tokens", "storage_options", "follow_links", "hidden_files"}  # files are among the inputs
-        if config.pii.phone != "off":
+        if intake.pii.phone != "off":
             from gpu_curate.text.pii import PiiScanner
 
-            PiiScanner(config.pii)  # fails now if it lacks a library
+            PiiScanner(intake.pii)  # fails now if it lacks a library
         return {
-            **self.common(config),
+            **self.common(),
             "sources": [
-                {**s.model_dump(exclude=dropped), "path": [identity(p) for p in s.paths]} for s in config.sources
+                {**s.model_dump(exclude=dropped), "path": [identity(p) for p in s.paths]} for s in intake.sources
             ],
-            "by_reference": [s.name for s in config.sources if by_reference(config, s)],
+            "by_reference": [s.name for s in intake.sources if intake.refers(s)],
         }
 
-    def common(self, config: Config) -> Any:
+    def common(self) -> dict[str, Any]:
         """The settings that bear on every partition, whatever its source."""
+        intake = self.intake
         return {
-            "normalize": config.normalize and config.normalize.model_dump(),
-            "pii": config.pii.model_dump(),
-            "partition_bytes": config.run.partition_bytes,
-            "strict": config.run.strict,
+            "normalize": intake.normalize and intake.normalize.model_dump(),
+            "pii": intake.pii.model_dump(),
+            "partition_bytes": intake.partition_bytes,
+            "strict": intake.strict,
             # the normal forms' tables
-            "unicode": unicodedata.unidata_version if config.normalize is not None else None,
-            "libraries": versions(("phonenumbers",) if config.pii.phone != "off" else ()),
+            "unicode": unicodedata.unidata_version if intake.normalize is not None else None,
+            "libraries": versions(("phonenumbers",) if intake.pii.phone != "off" else ()),
         }
 
-    def libraries(self, config: Config) -> tuple[str, ...]:
-        used = {d for s in config.sources for d in LIBRARIES.get(s.type, ())}
-        if any(by_reference(config, s) for s in config.sources):
+    def libraries(self) -> tuple[str, ...]:
+        sources = self.intake.sources
+        used = {d for s in sources for d in LIBRARIES.get(s.type, ())}  # type: ignore[attr-defined]
+        if any(map(self.intake.refers, sources)):
             used.add("xxhash")
         return tuple(sorted(used))
 
-    def inputs(self, config: Config) -> Any:
+    def outside(self) -> Any:
         """Identity of every input file, for the fingerprint at the root."""
-        return plain_identity(config) if self.corpus is None else self.corpus.identity()
+        return plain_identity(self.intake) if self.corpus is None else self.corpus.identity()
 
-    def plan(self, context: Context) -> dict[str, Any]:
-        folder = context.box(self.name).folder
+    def plan(self, boxes: Boxes) -> Mapping[str, ReadTask]:
+        folder = boxes.box(self.name).folder
         if self.corpus is None:  # nobody planned the run: a box of its own
-            self.corpus = survey(context.config, folder)
+            self.corpus = survey(self.intake, folder)
             self.corpus.ledger.write(folder)
             nothing: dict[str, Any] = {"boxes": {}, "following": [], "shared": []}
-            write_snapshot(snapshot_path(context.run, ""), {**self.corpus.facts(context.config), **nothing})
-        passed = {s.name: l.passed_over.facts() for s, l in zip(context.config.sources, self.corpus.found, strict=True)}
+            write_snapshot(snapshot_path(boxes.run, ""), {**self.corpus.facts(self.intake), **nothing})
+        sources = self.intake.sources
+        passed = {s.name: l.passed_over.facts() for s, l in zip(sources, self.corpus.found, strict=True)}
         write_json(folder / PASSED_OVER, {name: facts for name, facts in passed.items() if facts})
-        take_over(context, self.corpus)
+        take_over(boxes, self.intake, self.corpus)
         return dict(self.corpus.tasks)
 
-    def finish(self, context: Context) -> None:
+    def finish(self, boxes: Boxes) -> None:
         """Raises: FatalError: a file changed while it was read; what was read is forgotten. Or nobody can tell: it stays."""
-        box, corpus = context.box(self.name), self.corpus
+        box, corpus = boxes.box(self.name), self.corpus
         assert corpus is not None
         if box.newest_s() < corpus.listed_s - _CLOCK_S:
             return  # nothing was read since the files were listed: every partition is of an earlier run
         try:
-            now = {(f.path, f.relative): (f.size, f.identity) for own in inventory(context.config) for f in own}
+            now = {(f.path, f.relative): (f.size, f.identity) for own in inventory(self.intake.sources) for f in own}
         except UnreachableError as e:
             raise FatalError(
                 f"all is read, but did a file change meanwhile? {e.message}", "run again: it goes on"
@@ -131,11 +129,12 @@ class Documents(Stage):
                 "run again when it is still",
             )
 
-    def run(self, context: Context, part: str, task: Any) -> dict[str, Any]:
-        task = ReadTask(task[0], [Piece(Split(*p[0]), *p[1:]) for p in task[1]], task[2])
-        source = context.config.sources[task.source]
-        items = TaskItems(source, make_reader(source), task.pieces, marker_path(context, part))
-        writer = PartitionWriter(context, self.name, part, source, refers(context.config, task))
+    def run(self, part: Part) -> Receipt[Counts]:
+        task = ReadTask(part.task[0], [Piece(Split(*p[0]), *p[1:]) for p in part.task[1]], part.task[2])
+        source = self.intake.sources[task.source]
+        marker = marker_path(part.box.folder, part.name)
+        items = TaskItems(source, make_reader(source), task.pieces, marker)
+        writer = PartitionWriter(part, self.intake, source, refers(self.intake, task))
         with writer:
             while (start := writer.begin()) is not None:
                 for place, piece, item in items.read(start):
@@ -144,12 +143,12 @@ class Documents(Stage):
                         break
                 else:
                     writer.end(items.stopped)
-        marker_path(context, part).unlink(missing_ok=True)
+        marker.unlink(missing_ok=True)
         return writer.close()
 
-    def at_hand(self, context: Context, part: str) -> str:
+    def at_hand(self, boxes: Boxes, part: str) -> str:
         try:
-            path = marker_path(context, part).read_bytes().partition(b"\n")[0]
+            path = marker_path(boxes.box(self.name).folder, part).read_bytes().partition(b"\n")[0]
         except OSError:
             return ""
         return f"reading {os.fsdecode(path)}"

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from gpu_curate import guard
-from gpu_curate.config import Config, ParquetSource, SourceBase
 from gpu_curate.errors import (
     MAX_ATTEMPTS,
     ConfigError,
@@ -18,8 +17,10 @@ from gpu_curate.errors import (
 from gpu_curate.sources import Reader, Split, footers
 from gpu_curate.sources.files import refuse_stand_in
 from gpu_curate.sources.listing import File
+from gpu_curate.sources.sections import ParquetSource, SourceBase
+from gpu_curate.stages.documents.intake import Intake
 from gpu_curate.stages.documents.listing import make_reader
-from gpu_curate.stages.partition_text import by_reference, can_refer
+from gpu_curate.stages.partition_text import can_refer
 
 
 class Piece(NamedTuple):
@@ -27,19 +28,19 @@ class Piece(NamedTuple):
 
     split: Split
     file_number: int
-    index: int = 0  # among the splits of the file
+    nth: int = 0  # among the splits of the file
     of: int = 1  # how many these are
 
 
 class ReadTask(NamedTuple):
     """What one task reads: pieces of one source, about a partition's worth."""
 
-    source: int  # index in config.sources
+    source: int  # index in the recipe
     pieces: list[Piece]
     nbytes: int  # estimate
 
 
-def read_tasks(config: Config, files: list[list[File]]) -> list[ReadTask]:
+def read_tasks(intake: Intake, files: list[list[File]]) -> list[ReadTask]:
     """Cut every source into tasks of about `partition_bytes` of text, files numbered in order. Reads headers and footers at most.
 
     A source with `max_documents` or `max_bytes` is one task, read in order until the limit.
@@ -48,8 +49,8 @@ def read_tasks(config: Config, files: list[list[File]]) -> list[ReadTask]:
     wrong: list[ConfigError] = []
     first = 0
     for index, own in enumerate(files):
-        cut = split_files(config, index, dict(enumerate(own, first)), wrong)
-        tasks += pack(config, index, [piece for pieces, _ in cut.values() for piece in pieces])
+        cut = split_files(intake, index, dict(enumerate(own, first)), wrong)
+        tasks += pack(intake, index, [piece for pieces, _ in cut.values() for piece in pieces])
         first += len(own)
     footers.close()  # who has read them is of no more use
     refuse_wrong(wrong)
@@ -57,7 +58,7 @@ def read_tasks(config: Config, files: list[list[File]]) -> list[ReadTask]:
 
 
 def split_files(
-    config: Config, index: int, files: dict[int, File], wrong: list[ConfigError]
+    intake: Intake, index: int, files: dict[int, File], wrong: list[ConfigError]
 ) -> dict[int, tuple[list[Piece], int | None]]:
     """The pieces of files of a source, by number, and how many records each has, where the file says.
 
@@ -66,7 +67,7 @@ def split_files(
         files: by number.
         wrong: takes what is wrong with the recipe, for `refuse_wrong`.
     """
-    source, limit = config.sources[index], config.run.partition_bytes
+    source, limit = intake.sources[index], intake.partition_bytes
     reader = make_reader(source)
     with ThreadPoolExecutor(16) as pool:  # footers over a network wait, they do not compute
         splits = list(pool.map(lambda f: _splits(source, reader, f, limit, wrong), files.values()))
@@ -77,9 +78,9 @@ def split_files(
     }
 
 
-def pack(config: Config, index: int, pieces: list[Piece]) -> list[ReadTask]:
+def pack(intake: Intake, index: int, pieces: list[Piece]) -> list[ReadTask]:
     """Put pieces of a source into tasks, in their order."""
-    source, limit = config.sources[index], config.run.partition_bytes
+    source, limit = intake.sources[index], intake.partition_bytes
     limited = source.max_documents is not None or source.max_bytes is not None
     tasks: list[ReadTask] = []
     own: list[Piece] = []
@@ -101,12 +102,12 @@ def refuse_wrong(wrong: list[ConfigError]) -> None:
         raise ConfigError("\n".join(told[:10] + rest), wrong[0].hint)
 
 
-def refers(config: Config, task: ReadTask) -> bool:
+def refers(intake: Intake, task: ReadTask) -> bool:
     """True if the partitions of a task refer to the texts of their source (`run.by_reference`)."""
-    source = config.sources[task.source]
+    source = intake.sources[task.source]
     splits = (piece.split for piece in task.pieces)
-    longest = config.run.partition_bytes if isinstance(source, ParquetSource) else None
-    return by_reference(config, source) and can_refer(splits, longest)
+    longest = intake.partition_bytes if isinstance(source, ParquetSource) else None
+    return intake.refers(source) and can_refer(splits, longest)
 
 
 def _splits(source: SourceBase, reader: Reader, file: File, max_bytes: int, wrong: list[ConfigError]) -> list[Split]:

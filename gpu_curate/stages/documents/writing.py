@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,19 +10,21 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from gpu_curate import guard
-from gpu_curate.config import SourceBase
 from gpu_curate.document import doc_id
 from gpu_curate.errors import FatalError, InputError
 from gpu_curate.sources import Record, Reject, Skip
-from gpu_curate.stages import Context, Stopwatch
-from gpu_curate.stages.documents.counts import Counts
-from gpu_curate.stages.documents.reading import Place
+from gpu_curate.sources.sections import SourceBase
+from gpu_curate.stages import Made
+from gpu_curate.stages.documents.counts import DocumentCounts, Place, Tally
+from gpu_curate.stages.documents.intake import Intake
 from gpu_curate.stages.documents.schema import MARKUP_SAMPLE_CHARS, MARKUP_SUFFIX, SCHEMA, TEXT
 from gpu_curate.stages.documents.tasks import Piece
+from gpu_curate.stages.part import Part
 from gpu_curate.stages.partition_text import OriginWriter, text_file
 from gpu_curate.stages.rejects import place_of, write_reject
 from gpu_curate.store.files import publish, write_json, write_table
 from gpu_curate.store.fingerprint import digest
+from gpu_curate.store.receipts import Counts, Receipt
 
 _SCRUB_BYTES = 1 << 18  # texts that are searched for personal data in one call; four times as much is no faster
 _SCRUB_ITEMS = 1 << 14
@@ -52,11 +53,10 @@ class PartitionWriter:
         by_reference: the partitions refer to the source's texts.
     """
 
-    def __init__(self, context: Context, box: str, part: str, source: SourceBase, by_reference: bool = False):
+    def __init__(self, part: Part, intake: Intake, source: SourceBase, by_reference: bool = False):
         from gpu_curate.sources.parquet import scalar_text
         from gpu_curate.text.normalize import normalizer
 
-        config = context.config
         self._scalar_text = scalar_text
         self._names = source.kept
         self._not_own = {
@@ -64,12 +64,12 @@ class PartitionWriter:
             *TEXT.names,
             *source.kept.values(),
         }  # columns of a record that keep their name nowhere
-        self._box, self._part, self._source = context.box(box), part, source
-        self._rejects_box = context.box("rejects") if context.has("rejects") else None
-        self._limit, self._strict = config.run.partition_bytes, config.run.strict
+        self._task, self._box, self._part, self._source = part, part.box, part.name, source
+        self._rejects_box = part.boxes.box("rejects") if part.boxes.has("rejects") else None
+        self._limit, self._strict = intake.partition_bytes, intake.strict
         self._origin_of = source if by_reference else None
-        self._normalize = normalizer(config.normalize)
-        pii = config.pii
+        self._normalize = normalizer(intake.normalize)
+        pii = intake.pii
         self._pii: Any = None
         if any(v in ("count", "replace") for v in pii.model_dump().values()):
             from gpu_curate.text.pii import PiiScanner
@@ -82,8 +82,8 @@ class PartitionWriter:
         self.moved = False  # the partition that comes next is there already: nothing more is taken before `begin`
         self._stack = contextlib.ExitStack()
         self._reset()
-        if self._box.open_receipt(part) is not None:
-            self._written.append(part)
+        if self._box.open_receipt(self._part, DocumentCounts) is not None:
+            self._written.append(self._part)
             self._catch_up()
 
     def __enter__(self) -> PartitionWriter:
@@ -98,12 +98,11 @@ class PartitionWriter:
         self._kept: dict[str, list[str | None]] = {}
         self._origin = None if self._origin_of is None else OriginWriter(self._origin_of)
         self._bytes = 0
-        self._counts = Counts()
+        self._counts = Tally()
         self._markup_sample: list[tuple[str, str]] = []
         self._sampled_chars = 0
         self._rejects: Path | None = None
         self._open_rejects: Any = None
-        self._watch = Stopwatch()
 
     def _name(self, number: int) -> str:
         """Of the partition that `number` others of the task precede."""
@@ -116,14 +115,14 @@ class PartitionWriter:
 
     def _catch_up(self) -> None:
         """Pass over the partitions that are there behind the last one written."""
-        receipt = self._box.open_receipt(self._written[-1])
+        receipt = self._box.open_receipt(self._written[-1], DocumentCounts)
         while receipt is not None:
-            self._start = receipt["next"] and Place(*receipt["next"])
+            self._start = receipt.counts.next
             if self._start is None:
                 return
-            receipt = self._box.receipt(self._name(len(self._written)))
+            receipt = self._box.receipt(self._name(len(self._written)), DocumentCounts)
             if receipt is not None:
-                self._written.append(receipt["part"])
+                self._written.append(receipt.part)
 
     def take(self, place: Place, piece: Piece, item: Record | Reject | Skip) -> None:
         """Put the next item where it belongs."""
@@ -262,36 +261,27 @@ class PartitionWriter:
         rows = self._rows
         columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}
         own = {name: pa.array(values, pa.string()) for name, values in self._kept.items()}
-        files = [self._box.path(name, ".parquet"), text_file(self._box, name)]
+        files = [text_file(self._box, name)]
         table = pa.table({**columns, **dict(sorted(own.items()))})
-        write_table(files[0], table, use_dictionary=["source", "path", "group"], row_group_size=_GROUP_ROWS)
         if self._origin is None:
             texts = pa.table([pa.array(self._texts, TEXT.field("text").type)], schema=TEXT)  # from its UTF-8
         else:
             texts = self._origin.table(rows["row"])
-        write_table(files[1], texts, use_dictionary=False, row_group_size=_GROUP_ROWS)
+        write_table(files[0], texts, use_dictionary=False, row_group_size=_GROUP_ROWS)
         if self._markup_sample:
             files.append(self._box.path(name, MARKUP_SUFFIX))
             write_json(files[-1], self._markup_sample)
         self._stack.close()  # rejects/ appear
         files += [self._rejects] if self._rejects else []
-        facts = {
-            "documents": len(rows["doc_id"]),
-            "bytes": self._bytes,
-            "sources": dict(Counter(rows["source"])),
-            "groups": digest([self._source.name, rows["group"] if self._source.group_column else None]),
-            **self._counts.facts(self._source.name),
-            "next": place,
-            "backend": "cpu",
-            **self._watch.facts(),
-        }
-        commit = self._box.commit_open if first and place is not None else self._box.commit
-        commit(name, files, {**facts, "more": []} if first else facts)
+        groups = digest([self._source.name, rows["group"] if self._source.group_column else None])
+        counts = self._counts.counts(self._source.name, len(rows["doc_id"]), self._bytes, groups, place)
+        options = {"use_dictionary": ["source", "path", "group"], "row_group_size": _GROUP_ROWS}
+        self._task.publish(Made(counts, table, tuple(files), options), name, whole=not first or place is None)
         self._written.append(name)
         self._reset()
         if place is None:
             self._start = None
-        elif self._box.receipt(self._name(number + 1)) is not None:
+        elif self._box.has(self._name(number + 1)):
             self.moved = True
             self._catch_up()
 
@@ -302,6 +292,6 @@ class PartitionWriter:
             self._counts.stopped = stopped
             self._flush(None)
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> Receipt[Counts]:
         """Let the task be seen. Returns: the receipt of its first partition."""
-        return self._box.promote(self._part, {"more": self._written[1:]})
+        return self._box.promote(self._part, tuple(self._written[1:]), DocumentCounts)
