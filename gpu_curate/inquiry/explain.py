@@ -18,10 +18,11 @@ from gpu_curate.privacy import cleaned
 from gpu_curate.quality import rules
 from gpu_curate.quality.columns import PREFIX
 from gpu_curate.report.marks import marks
-from gpu_curate.report.reasons import NOT_DRAWN, meaning
+from gpu_curate.report.reasons import meaning
 from gpu_curate.report.samples import Document, Library, shared_runs
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
 from gpu_curate.stages.order import benchmarks_of
+from gpu_curate.stages.reasons import NOT_DRAWN
 from gpu_curate.stages.signatures import fuzzy_of
 
 DIFF_WORDS = 2000  # of each text that a diff compares; its cost grows with their product

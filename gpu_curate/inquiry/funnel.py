@@ -18,7 +18,8 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.inquiry.masks import Change, Masks, changes, histogram, mask
 from gpu_curate.inquiry.stored import UNITS, Array, Stored
 from gpu_curate.inquiry.toggles import Question, key_of, plain, question
-from gpu_curate.report.reasons import NOT_DRAWN, meaning
+from gpu_curate.report.reasons import meaning
+from gpu_curate.stages.reasons import NOT_DRAWN
 from gpu_curate.stages.rejects import REJECTED
 
 MAX_SWEEP = 1000  # limits of a sweep: more are a mistake in STEP

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from gpu_curate.config import Config, Quality
 from gpu_curate.quality import bits, rules
 from gpu_curate.quality.columns import PREFIX
-from gpu_curate.stages.reasons import in_order
+from gpu_curate.stages.reasons import BEHIND, BY_NAME, NOT_DRAWN, in_order
 
-NOT_DRAWN = "mixture:not_drawn"
-REASONS = (*in_order(bits(Quality())), NOT_DRAWN, "kept")  # that every run may have, in the order they are tried
+REASONS = (
+    *in_order(bits(Quality())),
+    *(reason.name for reason in BEHIND),
+)  # that every run may have, in the order they are tried
 
 GROUPS = {  # group → its name; the key is also the class that colours it
     "rejected": "rejected",
@@ -23,25 +25,13 @@ GROUPS = {  # group → its name; the key is also the class that colours it
     "kept": "kept",
 }
 
-_COMMON = {
-    "kept": "every rule passed",
-    "empty": "no text left after normalisation",
-    "exact_duplicate": "the same text as another document, which survives",
-    "fuzzy_duplicate": "in one component of near-duplicates with another document, which survives",
-    "reference_duplicate": "a duplicate of an item of a reference set (dedup_against)",
-    "contaminated": "holds more of one benchmark item than max_coverage allows",
-    NOT_DRAWN: "kept by every rule, left out by the mixture's weights",
-}
-
 
 def group(reason: str) -> str:
     """The group of a reason, a key of GROUPS."""
     if family(reason) is not None:
         return "quality"
-    if reason.endswith("_duplicate"):
-        return "duplicate"
-    own = {"language": "language", "contaminated": "contaminated", NOT_DRAWN: "mixture", "kept": "kept"}
-    return own.get(reason, "short")
+    known = BY_NAME.get(reason)
+    return "short" if known is None else known.group
 
 
 def family(reason: str) -> str | None:
@@ -52,7 +42,7 @@ def family(reason: str) -> str | None:
 
 def ordered(reasons: Iterable[str], config: Config) -> list[str]:
     """Reasons in the order they are tried; one that is not known here comes last."""
-    place = {reason: i for i, reason in enumerate((*in_order(bits(config.quality)), NOT_DRAWN, "kept"))}
+    place = {reason: i for i, reason in enumerate((*in_order(bits(config.quality)), *(r.name for r in BEHIND)))}
     return sorted(reasons, key=lambda r: (place.get(r, len(place)), r))
 
 
@@ -65,7 +55,8 @@ def meaning(reason: str, config: Config) -> str:
         return f"fewer than {config.min_tokens} tokens"
     if reason == "language":
         return f"not in {', '.join(config.language.keep or [])} with a score of {config.language.min_score:g} or more"
-    return _COMMON.get(reason, "")
+    known = BY_NAME.get(reason)
+    return "" if known is None else known.meaning
 
 
 def scored(reason: str, config: Config) -> str | None:

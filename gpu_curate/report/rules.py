@@ -8,9 +8,10 @@ from typing import Any
 
 from gpu_curate.report.charts import Segment, bar
 from gpu_curate.report.markup import Html, count, details, plural, section, share, table, tag
-from gpu_curate.report.reasons import NOT_DRAWN, family, group, meaning, ordered
+from gpu_curate.report.reasons import family, group, meaning, ordered
 from gpu_curate.report.samples import MAX_PARTITIONS, Document, Drawn, Library, difference, draw_samples, excerpt
 from gpu_curate.stages import Context
+from gpu_curate.stages.reasons import NOT_DRAWN
 
 _OPEN = 12  # with no more rules than this that took something, the families are unfolded
 

@@ -10,10 +10,11 @@ import numpy as np
 from gpu_curate.config import ENGLISH
 from gpu_curate.quality import rules
 from gpu_curate.quality.rule import Rule
-from gpu_curate.report.reasons import NOT_DRAWN, group, meaning, ordered
+from gpu_curate.report.reasons import group, meaning, ordered
 from gpu_curate.stages import Context
 from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.partition_text import host_text, verified_text
+from gpu_curate.stages.reasons import NOT_DRAWN
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.scores import ScoreCounts
 from gpu_curate.text.scripts import commonest

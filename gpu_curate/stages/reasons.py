@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from gpu_curate.quality import MAX_RULES
 from gpu_curate.stages.rejects import REJECTED
 
-# The bits of these are the same in every run; those of quality rules are below MAX_RULES, see `quality.bits`.
-OTHER_REASONS = (
-    "empty",
-    "language",
-    "exact_duplicate",
-    "fuzzy_duplicate",
-    "reference_duplicate",
-    "contaminated",
-    "too_few_tokens",
-    REJECTED,
+
+class Reason(NamedTuple):
+    """Why a stage lets documents go: one entry here makes it known to decisions, funnel, samples, exports and report."""
+
+    name: str
+    group: str  # that the report shows it with
+    meaning: str  # in words; "" where a number of the recipe says it
+
+
+# Those that decisions/ gives. Their bits are the same in every run, so new ones are appended; those of quality rules are below
+# MAX_RULES, see `quality.bits`.
+DECIDED = (
+    Reason("empty", "short", "no text left after normalisation"),
+    Reason("language", "language", ""),
+    Reason("exact_duplicate", "duplicate", "the same text as another document, which survives"),
+    Reason("fuzzy_duplicate", "duplicate", "in one component of near-duplicates with another document, which survives"),
+    Reason("reference_duplicate", "duplicate", "a duplicate of an item of a reference set (dedup_against)"),
+    Reason("contaminated", "contaminated", "holds more of one benchmark item than max_coverage allows"),
+    Reason("too_few_tokens", "short", ""),
+    Reason(REJECTED, "rejected", ""),
 )
+NOT_DRAWN = "mixture:not_drawn"
+# What becomes of documents that no rule drops, by the shards.
+BEHIND = (
+    Reason(NOT_DRAWN, "mixture", "kept by every rule, left out by the mixture's weights"),
+    Reason("kept", "kept", "every rule passed"),
+)
+BY_NAME = {reason.name: reason for reason in (*DECIDED, *BEHIND)}
+OTHER_REASONS = tuple(reason.name for reason in DECIDED)
 OTHER_BITS = {name: MAX_RULES + i for i, name in enumerate(OTHER_REASONS)}
 
 

@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 
 from gpu_curate.config import did_you_mean
 from gpu_curate.errors import ConfigError, FatalError
-from gpu_curate.report.reasons import NOT_DRAWN
 from gpu_curate.runs.engines import default_workers, make_engine
 from gpu_curate.stages import Context
 from gpu_curate.stages.documents.schema import SCHEMA
 from gpu_curate.stages.duplicates import CLUSTERS, read_clusters
 from gpu_curate.stages.order import BESIDE
 from gpu_curate.stages.partition_text import host_text, verified_text
+from gpu_curate.stages.reasons import NOT_DRAWN
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import publish, read_json, write_json, write_table

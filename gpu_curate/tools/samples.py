@@ -14,12 +14,13 @@ from gpu_curate.config import did_you_mean
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.report.marks import Span, marks
-from gpu_curate.report.reasons import NOT_DRAWN, meaning, ordered
+from gpu_curate.report.reasons import meaning, ordered
 from gpu_curate.report.samples import Document, Library, differences, jaccard_to_survivor, overlap, score_of
 from gpu_curate.stages import Context
 from gpu_curate.stages.decisions import DecisionCounts
 from gpu_curate.stages.duplicates import FIRST_REFERENCE
 from gpu_curate.stages.order import benchmarks_of
+from gpu_curate.stages.reasons import NOT_DRAWN
 from gpu_curate.stages.rule_values import bits_of_run
 
 
