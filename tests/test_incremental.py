@@ -44,15 +44,15 @@ BY_PARTITION = ("documents", "signatures", "scores", "tokens")  # boxes in which
 WHOLE = ("duplicates", "decisions", "shards")
 
 
-def texts(seed: int, count: int = 64) -> list[str]:
-    """About a partition and a half of text, with copies and near copies of another file's."""
+def texts(seed: int, count: int = 30) -> list[str]:
+    """Most of a partition of text, so that two files do not share one, with copies and near copies of another file's."""
     rng, shared = random.Random(seed), random.Random(0)
     common = [document(shared, 9) for _ in range(12)]
     own = [document(rng, 24) for _ in range(count)]
     return [*own[:9], *common[seed % 4 :: 3], *own[9:], *(edited(t, rng, 0.01) for t in common[seed % 3 :: 4])]
 
 
-def write(path: Path, seed: int, count: int = 64) -> None:
+def write(path: Path, seed: int, count: int = 30) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps({"text": t, "url": f"http://{seed}/{i}", "n": i}) for i, t in enumerate(texts(seed, count))]
     path.write_text("\n".join(lines) + "\n")
@@ -361,7 +361,7 @@ def test_groups_are_part_of_what_signatures_are_made_of(runs):
     assert_same(third, runs.from_nothing(third, {"group_column": "url"}, **scope))
 
 
-@pytest.mark.parametrize(("before", "after"), [(60, 130), (130, 60), (130, None), (None, 130), (130, 129)])
+@pytest.mark.parametrize(("before", "after"), [(50, 90), (90, 50), (90, 89), (90, None), (None, 90)])
 def test_another_limit_reuses_what_stays_equal(runs, before, after):
     first = runs("r", {"max_documents": before})
     second = runs("r", {"max_documents": after})
@@ -418,7 +418,7 @@ with pipeline.running(config.parse(json.loads(sys.argv[1])), Path(sys.argv[2])):
 """
 
 
-@pytest.mark.parametrize("commits", [1, 5, 14])
+@pytest.mark.parametrize("commits", [2, 9])
 def test_a_run_that_was_killed_goes_on_with_a_file_more(runs, corpus, commits):
     data = json.dumps(runs.recipe())
     done = subprocess.run([sys.executable, "-c", KILLED, data, str(runs.folder / "r"), str(commits)], check=False)
@@ -461,8 +461,7 @@ def test_a_ledger_that_cannot_be_read_is_made_again(runs, corpus, damage):
 
 
 @pytest.mark.parametrize(
-    "files",
-    [None, "x", {"s": []}, {"s": {"b.jsonl": -1}}, {"s": {"b.jsonl": 0, "d.jsonl": 0}}, {"s": {"b.jsonl": True}}],
+    "files", [None, {"s": []}, {"s": {"b.jsonl": -1}}, {"s": {"b.jsonl": 0, "d.jsonl": 0}}, {"s": {"b.jsonl": True}}]
 )
 def test_numbers_that_cannot_be_read_are_given_anew(runs, corpus, files):
     runs("r")
@@ -586,7 +585,7 @@ def test_runs_with_other_settings_share_the_boxes_of_a_cache(runs, corpus, tmp_p
 
 def test_two_kinds_of_a_corpus_lie_side_by_side_in_a_cache(runs, tmp_path):
     cache = {"cache": str(tmp_path / "cache")}
-    kinds: list[dict[str, Any]] = [{}, {"normalize": None}, {"source": {"max_documents": 100}}]
+    kinds: list[dict[str, Any]] = [{}, {"normalize": None}, {"source": {"max_documents": 50}}]
     outcomes = [runs(str(i), **kind, run=cache) for i, kind in enumerate(kinds)]
     again = [runs(str(i), **kind, run=cache) for i, kind in enumerate(kinds)]
     for kind, one, other in zip(kinds, outcomes, again, strict=True):
