@@ -200,6 +200,38 @@ class Run:
 
         return funnel(self._stored, without, only, changes)
 
+    def sweep(
+        self, rule: str, start: float, stop: float, step: float, without: Iterable[str] = (), only: Iterable[str] = ()
+    ) -> dict[str, Any]:
+        """What a rule takes at many thresholds; see `gpu_curate.inquiry.funnel.sweep`."""
+        from gpu_curate.inquiry.funnel import sweep
+
+        return sweep(self._stored, rule, start, stop, step, without, only)
+
+    def diff(self, other: Run, examples: int = 3) -> dict[str, Any]:
+        """What this run keeps and another does not, and the other way round; see `gpu_curate.inquiry.diff.diff`."""
+        from gpu_curate.inquiry.diff import diff
+
+        return diff(self._stored, other._stored, examples)
+
+    def cluster_facts(self, largest: int = 10) -> dict[str, Any]:
+        """Sizes, spread and bridges of clusters of duplicates; see `gpu_curate.inquiry.clusters.clusters`."""
+        from gpu_curate.inquiry.clusters import clusters
+
+        return clusters(self._stored, largest)
+
+    def certificate(self, most: int = 100_000, worst: int = 10) -> dict[str, Any]:
+        """What removing near-duplicates lost; see `gpu_curate.inquiry.certificate.certificate`."""
+        from gpu_curate.inquiry.certificate import certificate
+
+        return certificate(self._stored, most, worst)
+
+    def forget(self, entries: Iterable[str], near: bool = False, pad: bool = False) -> dict[str, Any]:
+        """Take documents out of the shards again; see `gpu_curate.inquiry.forget.forget`. Open the run anew behind it."""
+        from gpu_curate.inquiry.forget import forget
+
+        return forget(self.folder, list(entries), near, pad)
+
     def explain(self, document: str | int) -> dict[str, Any]:
         """Why a document was kept or dropped; see `gpu_curate.inquiry.explain.explain`."""
         from gpu_curate.inquiry.explain import explain

@@ -53,6 +53,11 @@ class Config(Section):
     references: list[Reference] = Field([], description="reference sets")
     tokenizer: Tokenizer = Field(description="required: `path` or `train`")
     min_tokens: int = Field(64, ge=0, description="a shorter document is dropped (too_few_tokens)")
+    forget: str | None = Field(
+        None,
+        description="file of texts that are never kept: xxh3-128 of each after normalising, 32 hex digits a line; null: the "
+        "list that `gpu-curate forget` left in the run directory, if there is one",
+    )
     shards: Shards = Field(Shards(), description="output")
     run: Run = Field(Run(), description="execution")
 
@@ -145,6 +150,7 @@ def for_publication(config: Config) -> dict[str, Any]:
         *((s, ("path", "dataset", "url_blocklist", "domain_blocklist")) for s in data["sources"]),
         *((r, ("path",)) for r in data["references"]),
         (data["tokenizer"], ("path",)),
+        (data, ("forget",)),
         (data.get("language") or {}, ("model",)),
         (data["shards"].get("validation") or {}, ("earlier",)),
     ):

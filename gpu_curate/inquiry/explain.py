@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpu_curate.document import TextColumn
 from gpu_curate.inquiry.locate import Found, locate
 from gpu_curate.inquiry.stored import Stored
-from gpu_curate.ops.minhash import MinHashSpec, jaccard_exact, shingles
+from gpu_curate.ops.minhash.plain import FoldTable
 from gpu_curate.privacy import cleaned
 from gpu_curate.quality import rules
 from gpu_curate.quality.columns import PREFIX
@@ -23,7 +22,6 @@ from gpu_curate.report.samples import Document, Library, shared_runs
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
 from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.reasons import NOT_DRAWN
-from gpu_curate.stages.signatures import fuzzy_of
 
 DIFF_WORDS = 2000  # of each text that a diff compares; its cost grows with their product
 _RUNS = 20  # runs of words shared with a benchmark's item that are told
@@ -147,11 +145,16 @@ def _partner(stored: Stored, document: Document, other: Document | None, reason:
 
 
 def similarity(stored: Stored, a: str, b: str) -> float:
-    """Exact Jaccard similarity of the shingles of two texts, of the run's width."""
+    """Exact Jaccard similarity of the shingles of two texts, of the run's width. By sets of words: Numba takes a second to load."""
     fuzzy = stored.config.dedup.fuzzy
-    spec = MinHashSpec() if fuzzy is None else fuzzy_of(fuzzy).minhash
-    hash_S, offsets = shingles(TextColumn.from_texts([a, b]), spec)
-    return float(jaccard_exact(hash_S, offsets, np.array([[0, 1]]))[0])
+    fold, n = FoldTable(), 5 if fuzzy is None else fuzzy.shingle_words
+    sets = []
+    for text in (a, b):
+        words = text.translate(fold).split()
+        width = min(n, len(words))
+        sets.append({tuple(words[i : i + width]) for i in range(len(words) - width + 1)} if words else set())
+    either = len(sets[0] | sets[1])
+    return len(sets[0] & sets[1]) / either if either else 0.0
 
 
 def word_diff(here: str, there: str) -> list[list[str]]:

@@ -17,8 +17,9 @@ from gpu_curate.config.load import apply_override
 from gpu_curate.errors import ConfigError
 from gpu_curate.inquiry.masks import Change, Masks, changes, histogram, mask
 from gpu_curate.inquiry.stored import UNITS, Array, Stored
-from gpu_curate.inquiry.toggles import Question, key_of, plain, question
+from gpu_curate.inquiry.toggles import Question, key_of, plain, question, with_classes
 from gpu_curate.report.reasons import meaning
+from gpu_curate.section import Stored as AsStored
 from gpu_curate.stages.reasons import NOT_DRAWN
 from gpu_curate.stages.rejects import REJECTED
 
@@ -209,7 +210,7 @@ def _limits(rule: str, start: Any, stop: Any, step: Any) -> list[int | float]:
 def _with(config: Config, key: str, limit: int | float) -> Config:
     data = plain(config)
     apply_override(data, f"{key}={limit!r}")
-    return parse(data, "--sweep")
+    return with_classes(config, parse(data, "--sweep", AsStored()))
 
 
 def _first_failing(moving: Sequence[Change], columns: list[Any]) -> Array:

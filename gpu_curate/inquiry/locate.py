@@ -61,11 +61,10 @@ def locate(stored: Stored, wanted: str | int) -> Found:
         found = _scan(stored, text, _with_url)
         if found is not None:
             return found
+    named = by_place(stored, text)
+    if named is not None:
+        return named
     place = _PLACE.fullmatch(text)
-    if place is not None:
-        number = _file(stored, place[1], place[2])
-        if number is not None:
-            return _of_file(stored, number, int(place[3]), text)
     if _URL.fullmatch(text) and place is None:
         raise ConfigError(
             f"{text}: no document has this URL", "a URL is compared as the source has it, letter by letter"
@@ -108,6 +107,13 @@ def by_id(stored: Stored, doc_id: int) -> Found:
             f"doc_id {doc_id}: no such document: it would be of file {number}, and there are {len(files)}"
         )
     raise _no_row(stored, files[number]["path"], row, f"doc_id {doc_id}")
+
+
+def by_place(stored: Stored, text: str) -> Found | None:
+    """The document at `source:path:row` or `path:row`; None: no such file is named. Raises: ConfigError: it has no such row."""
+    place = _PLACE.fullmatch(text)
+    number = None if place is None else _file(stored, place[1], place[2])
+    return None if place is None or number is None else _of_file(stored, number, int(place[3]), text)
 
 
 def _found(stored: Stored, doc_id: int) -> Found | None:

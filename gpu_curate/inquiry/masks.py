@@ -20,12 +20,12 @@ from gpu_curate.config import Config
 from gpu_curate.document import matching
 from gpu_curate.errors import ConfigError
 from gpu_curate.inquiry.stored import Array, Stored
-from gpu_curate.quality import bits, rules
+from gpu_curate.quality import rules
 from gpu_curate.quality.columns import PREFIX, compared
 from gpu_curate.quality.rule import Rule
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, RunCorpus, settings_of
 from gpu_curate.stages.order import benchmarks_of
-from gpu_curate.stages.reasons import OTHER_BITS, in_order
+from gpu_curate.stages.reasons import OTHER_BITS, in_order, rule_bits
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.rule_values import check_columns_hold_numbers, column_values
 
@@ -145,7 +145,7 @@ class Masks:
 
     def __init__(self, stored: Stored, config: Config):
         self.stored, self._config = stored, config
-        self.bit = in_order(bits(config.quality))
+        self.bit = in_order(rule_bits(config.quality, config.forget))
         self.changes = changes(stored.config, config)
         self._recount = _recount(stored, config)
         self._moved = _moved(stored.bits, self.bit)
@@ -297,18 +297,18 @@ def histogram(masks: Masks) -> tuple[Array, Array]:
     Returns:
         failing_M: uint64, ascending; sums_M3: int64, documents, tokens and bytes.
     """
-    total: dict[int, Array] = {}
-    for failing_M, sums_M3 in masks.stored.each(lambda part: grouped(*masks.of(part))):
-        for key, sums in zip(failing_M.tolist(), sums_M3, strict=True):
-            total[key] = total[key] + sums if key in total else sums
-    keys = sorted(total)
-    return np.array(keys, np.uint64), np.array([total[k] for k in keys], np.int64).reshape(-1, 3)
+    found = list(masks.stored.each(lambda part: grouped(*masks.of(part))))
+    failing_K = np.concatenate([np.zeros(0, np.uint64), *(failing_M for failing_M, _ in found)])
+    sums_K3 = np.concatenate([np.zeros((0, 3), np.int64), *(sums_M3 for _, sums_M3 in found)])
+    failing_M, sums_M3 = grouped(failing_K, sums_K3[:, 1], sums_K3[:, 2], sums_K3[:, 0])
+    order = np.argsort(failing_M)
+    return failing_M[order], sums_M3[order]
 
 
-def grouped(failing_N: Array, tokens_N: Array, bytes_N: Array) -> tuple[Array, Array]:
+def grouped(failing_N: Array, tokens_N: Array, bytes_N: Array, documents_N: Array | None = None) -> tuple[Array, Array]:
     """Distinct sets of failing rules, and documents, tokens and bytes of each. A hash table: sorting took ten times as long."""
     data = pa.py_buffer(np.ascontiguousarray(failing_N))  # `pa.array` would load pandas: 0.2 s
     coded = pa.Array.from_buffers(pa.uint64(), len(failing_N), [None, data]).dictionary_encode()
     code_N = coded.indices.to_numpy()
-    sums = [np.bincount(code_N, weights=w, minlength=len(coded.dictionary)) for w in (None, tokens_N, bytes_N)]
+    sums = [np.bincount(code_N, weights=w, minlength=len(coded.dictionary)) for w in (documents_N, tokens_N, bytes_N)]
     return coded.dictionary.to_numpy(), np.stack(sums, axis=1).astype(np.int64)  # float64 is exact up to 9e15

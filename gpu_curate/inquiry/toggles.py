@@ -5,24 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_curate.config import Config, did_you_mean, parse
 from gpu_curate.config.load import apply_override
+from gpu_curate.config.own import with_own
 from gpu_curate.errors import ConfigError
 from gpu_curate.quality import FAMILIES, Quality, rules
 from gpu_curate.quality.columns import FAMILY as COLUMNS
 from gpu_curate.quality.columns import PREFIX
 from gpu_curate.quality.rule import Rule
+from gpu_curate.section import Stored
 from gpu_curate.stages.order import benchmarks_of
-from gpu_curate.stages.reasons import OTHER_REASONS
+from gpu_curate.stages.reasons import FORGOTTEN, OTHER_REASONS
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.store.run_directory import differences
 
 # Why a reason cannot be taken away.
 _FIXED = {
     "empty": "a document without text gives no token, so no recipe keeps it",
+    FORGOTTEN: "it is on the run's list; take it out of that, if it is to come back",
     REJECTED: "what could not be read is no document",
     "reference_duplicate": "without a dedup_against set other documents connect: run the recipe without it",
 }
@@ -66,7 +69,7 @@ def question(
     off = [family for family in FAMILIES if not data["quality"].get(family)]
     for override in changes:
         apply_override(data, override)
-    wanted = parse(data, "funnel")
+    wanted = with_classes(config, parse(data, "funnel", Stored()))
     _check(config, wanted)
     changed = _changed(config, wanted)
     notes = []
@@ -81,6 +84,30 @@ def question(
         notes.append("nothing changes: the run's own recipe is so")
     overrides = tuple(f"{key}={json.dumps(value)}" for key, value in changed.items())
     return Question(wanted, overrides, as_yaml(wanted, changed), tuple(notes))
+
+
+def with_classes(old: Config, new: Config) -> Config:
+    """A recipe with the rules of the user's own classes, whose scores the run has stored.
+
+    Raises:
+        ConfigError: a class, bound or parameter that the run did not have: nothing stored answers it.
+    """
+    known = {}
+    for name, own in new.quality.own.items():
+        before = old.quality.own.get(name)
+        rules = before.resolved.rules if before is not None and before.resolved is not None else ()
+        bounded = {rule.key for rule in rules}
+        was = {} if before is None else before.root
+        changed = [key for key in own.root.keys() | was.keys() if own.root.get(key) != was.get(key)]
+        if before is None or before.resolved is None or not bounded.issuperset(changed):
+            key = min((key for key in changed if key not in bounded), default="")
+            raise ConfigError(
+                f"quality.{name}{f'.{key}' if key else ''}: what is stored does not tell what that would change",
+                "of a class of your own the bounds that the run had can be moved; for others run the recipe",
+            )
+        kept = tuple(replace(r, limit=own.root[r.key]) for r in rules if own.root.get(r.key) is not None)
+        known[name] = own.known(replace(before.resolved, rules=kept))
+    return new.model_copy(update={"quality": with_own(new.quality, known)}) if known else new
 
 
 def rule_names(config: Config) -> list[str]:
@@ -241,6 +268,10 @@ def _changed(old: Config, new: Config) -> dict[str, Any]:
     if before["quality"][COLUMNS] != after["quality"][COLUMNS]:
         found[f"quality.{COLUMNS}"] = after["quality"][COLUMNS]
     before["quality"][COLUMNS] = after["quality"][COLUMNS] = {}
+    for name in old.quality.own.keys() | new.quality.own.keys():
+        was, now = (data["quality"].pop(name, None) for data in (before, after))
+        if was != now:
+            found[f"quality.{name}"] = now
     for key, (_, value) in differences(before, after).items():
         if isinstance(value, dict) and key.startswith("quality."):
             value = getattr(new.quality, key.removeprefix("quality.")).model_dump(mode="json", exclude_defaults=True)
@@ -289,7 +320,8 @@ def as_yaml(config: Config, changed: Mapping[str, Any]) -> str:
             name = next((r.name for r in config.references if r.name == entry), None)
             references.setdefault(name or config.references[int(entry)].name, {})[last] = value
             continue
-        *parents, last = key.split(".")
+        whole = ["quality", key.removeprefix("quality.")]  # the name of a class of the user's may have dots
+        *parents, last = whole if ":" in key else key.split(".")
         node = tree
         for parent in parents:
             node = node.setdefault(parent, {})

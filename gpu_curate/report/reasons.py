@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpu_curate.config import Config, Quality
 from gpu_curate.quality import bits, rules
 from gpu_curate.quality.columns import PREFIX
-from gpu_curate.stages.reasons import BEHIND, BY_NAME, NOT_DRAWN, in_order
+from gpu_curate.stages.reasons import BEHIND, BY_NAME, NOT_DRAWN, in_order, rule_bits
 
 REASONS = (
     *in_order(bits(Quality())),
@@ -20,6 +20,7 @@ GROUPS = {  # group → its name; the key is also the class that colours it
     "quality": "quality rules",
     "duplicate": "duplicates",
     "contaminated": "contaminated",
+    "forgotten": "forgotten",
     "short": "empty or short",
     "mixture": "not drawn",
     "kept": "kept",
@@ -42,7 +43,10 @@ def family(reason: str) -> str | None:
 
 def ordered(reasons: Iterable[str], config: Config) -> list[str]:
     """Reasons in the order they are tried; one that is not known here comes last."""
-    place = {reason: i for i, reason in enumerate((*in_order(bits(config.quality)), *(r.name for r in BEHIND)))}
+    place = {
+        reason: i
+        for i, reason in enumerate((*in_order(rule_bits(config.quality, config.forget)), *(r.name for r in BEHIND)))
+    }
     return sorted(reasons, key=lambda r: (place.get(r, len(place)), r))
 
 

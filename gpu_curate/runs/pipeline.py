@@ -20,13 +20,14 @@ from gpu_curate.errors import NothingKeptError
 from gpu_curate.own_code import facts as code_facts
 from gpu_curate.runs.checks import check_run_directory, without_effect
 from gpu_curate.runs.engines import default_workers, make_engine
-from gpu_curate.runs.fingerprints import Parts, active_stages, own_prints, parts_of, pinned
+from gpu_curate.runs.fingerprints import Parts, active_stages, fingerprints, own_prints, parts_of, pinned
 from gpu_curate.runs.places import cache_lock, cache_of, check_output, folders, make_folders, write_cache_file
 from gpu_curate.runs.plan_files import Planned
 from gpu_curate.runs.progress import Progress, Quiet, recorded
 from gpu_curate.runs.scheduler import Runner
 from gpu_curate.runs.split import Earlier, bound_of, changed_sides
 from gpu_curate.stages import Context, Stage
+from gpu_curate.stages.forgotten import list_identity, remembering
 from gpu_curate.stages.order import STAGES, OfRecipe, intake_of
 from gpu_curate.stages.tokens import PROOFS
 from gpu_curate.store.files import disk_error, read_json, temporary_name, write_json
@@ -99,6 +100,8 @@ def running(
         progress.note("the first run on a machine compiles its kernels: about a minute of CPU, once")
     check_run_directory(run, config)
     check_output(run, config, "run directory")
+    recipe, config = config, remembering(config, run)
+    known = _list_of(config)
     cache = cache_of(config, run)
     recall((cache or run).glob(PROOFS))
     stages = list(stages)
@@ -116,6 +119,9 @@ def running(
         remove_temporaries(run)
         repair_links(run)
         planned.look_again()
+        if (now := _list_of(remembering(recipe, run))) != known:  # whoever held the lock has left another list
+            config, known = remembering(recipe, run), now
+            planned.config, planned.prints = config, fingerprints(config, planned.corpus, stages)
         config, prints, earlier = pinned(config, run, planned.prints, fresh)
         if earlier is not None and earlier.pinned:
             progress.note(f"validation split: the bound {earlier.bound} of {earlier.folder} ({earlier.reason})")
@@ -144,6 +150,11 @@ def running(
         yield outcome
         if outcome.nothing_kept is None:
             _make_latest(run, outcome, runner)
+
+
+def _list_of(config: Config) -> str | None:
+    """What tells the list of forgotten texts; None without one."""
+    return None if config.forget is None else list_identity(config.forget)
 
 
 def _outcome(

@@ -22,6 +22,7 @@ from gpu_curate.stages import Stage
 from gpu_curate.stages.columns import check_sources
 from gpu_curate.stages.documents.listing import listings
 from gpu_curate.stages.documents.tasks import refers
+from gpu_curate.stages.forgotten import remembering
 from gpu_curate.stages.order import STAGES, OfRecipe, intake_of
 from gpu_curate.stages.reference_sets import reference_listings
 from gpu_curate.stages.tokens import PROOFS
@@ -68,6 +69,7 @@ def make_plan(
     for task in tasks:
         text_bytes[task.source] += task.nbytes
         referred[task.source] += task.nbytes if refers(intake, task) else 0
+    config = remembering(config, run)
     config, prints, earlier = pinned(config, run, fingerprints(config, corpus, stages), fresh)
     built = active_stages(config, corpus, stages)
     parts = parts_of(built)

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gpu_curate.quality import Quality, bits, evaluate, identity
+from gpu_curate.quality import Quality, evaluate, identity
 from gpu_curate.sources import Reject
 from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, clusters_of
+from gpu_curate.stages.forgotten import list_identity, listed
 from gpu_curate.stages.part import Part
-from gpu_curate.stages.reasons import OTHER_BITS, in_order
+from gpu_curate.stages.reasons import FORGOTTEN, OTHER_BITS, in_order, rule_bits
 from gpu_curate.stages.rejects import REJECTED, FirstReject, add_kinds, first_reject, kind_of, late_rejects
 from gpu_curate.stages.rule_values import check_columns_hold_numbers, reject_wordy, rule_values, with_rules
 from gpu_curate.stages.tokens import lengths, unknown_tokens
@@ -92,12 +93,15 @@ class Decisions(Stage):
         min_tokens: int,
         max_coverage: dict[str, float],
         duplicates: bool,
+        forget: str | None = None,
     ):
         """
         Args:
             max_coverage: by reference set that documents are searched for.
             duplicates: any are looked for.
+            forget: file of the texts that are not kept (`stages.forgotten`).
         """
+        self.forget = forget
         self.quality, self.language, self.min_tokens, self.max_coverage = quality, language, min_tokens, max_coverage
         boxes = ["signatures", "scores", "tokens"]
         if duplicates:
@@ -112,6 +116,7 @@ class Decisions(Stage):
             "language": self.language.model_dump(include={"keep", "min_score"}),
             "min_tokens": self.min_tokens,
             "max_coverage": list(self.max_coverage.items()),
+            **({} if self.forget is None else {"forget": list_identity(self.forget)}),
         }
 
     def prepare(self, boxes: Boxes) -> None:
@@ -130,6 +135,10 @@ class Decisions(Stage):
             if partner is not None:
                 partner_N[where] = np.where(partner_N[where] < 0, partner[where], partner_N[where])
 
+        bit = rule_bits(self.quality, self.forget)
+        if self.forget is not None:
+            content = part.columns("signatures", "content_hi", "content_lo")
+            failing_N |= listed(self.forget, *content).astype(np.uint64) << np.uint64(bit[FORGOTTEN])
         fail(nbytes_N == 0, "empty")
         if self.language.model is not None and self.language.keep is not None:
             from gpu_curate.text.language import keep_labels
@@ -148,8 +157,9 @@ class Decisions(Stage):
         rejects = part.rejects.reasons | late_rejects(boxes, "tokens", name) | late_rejects(boxes, "scores", name)
         rejected = np.fromiter(rejects, np.int64)  # what a library could not take is no document, whatever else it is
         failing_N[rejected], partner_N[rejected] = np.uint64(1 << OTHER_BITS[REJECTED]), -1
-        reasons = in_order(bits(self.quality))
-        table = with_rules(_table(reasons, doc_id_N, failing_N, partner_N, tokens_N, nbytes_N), self.quality)
+        reasons = in_order(bit)
+        table = _table(reasons, doc_id_N, failing_N, partner_N, tokens_N, nbytes_N)
+        table = with_rules(table, self.quality, self.forget)
         return Made(_counts(part, table, reasons, rejects), table)
 
 

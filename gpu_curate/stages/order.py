@@ -112,7 +112,8 @@ def _decisions(config: Config) -> Stage:
     from gpu_curate.stages.decisions import Decisions
 
     limits = {b.reference.name: b.reference.max_coverage for b in benchmarks_of(config)}
-    return Decisions(config.quality, config.language, config.min_tokens, limits, _deduplicates(config))
+    deduplicates = _deduplicates(config)
+    return Decisions(config.quality, config.language, config.min_tokens, limits, deduplicates, config.forget)
 
 
 def _shards(config: Config) -> Stage:

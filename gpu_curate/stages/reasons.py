@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpu_curate.quality import MAX_RULES
+from gpu_curate.errors import ConfigError
+from gpu_curate.quality import MAX_RULES, Quality, bits
 from gpu_curate.stages.rejects import REJECTED
 
 
@@ -35,9 +36,28 @@ BEHIND = (
     Reason(NOT_DRAWN, "mixture", "kept by every rule, left out by the mixture's weights"),
     Reason("kept", "kept", "every rule passed"),
 )
-BY_NAME = {reason.name: reason for reason in (*DECIDED, *BEHIND)}
+# Of a run with a list of `gpu-curate forget`; its bit is the first behind the rules of quality, see `rule_bits`.
+FORGOTTEN = "forgotten"
+LISTED = Reason(FORGOTTEN, "forgotten", "on the list of texts that are not to be kept (gpu-curate forget)")
+BY_NAME = {reason.name: reason for reason in (*DECIDED, LISTED, *BEHIND)}
 OTHER_REASONS = tuple(reason.name for reason in DECIDED)
 OTHER_BITS = {name: MAX_RULES + i for i, name in enumerate(OTHER_REASONS)}
+
+
+def rule_bits(quality: Quality, forget: str | None) -> dict[str, int]:
+    """The bit in `failing` of the rules of quality, and of the list of forgotten texts where there is one.
+
+    Args:
+        forget: the list's file.
+    Raises:
+        ConfigError: there are more than fit.
+    """
+    found = bits(quality)
+    if forget is None:
+        return found
+    if len(found) == MAX_RULES:
+        raise ConfigError(f"quality: {MAX_RULES} rules leave no bit for forgotten texts", "leave one rule out")
+    return {**found, FORGOTTEN: len(found)}
 
 
 def in_order(rules: Mapping[str, int]) -> dict[str, int]:

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_curate.errors import ConfigError
-from gpu_curate.quality import Quality, bits, rules
+from gpu_curate.quality import Quality, rules
 from gpu_curate.quality.columns import PREFIX, Values, compared
 from gpu_curate.stages import Boxes, Context
-from gpu_curate.stages.reasons import in_order
+from gpu_curate.stages.reasons import in_order, rule_bits
 from gpu_curate.stages.rejects import LateRejects, place_of
 from gpu_curate.visible import one
 
@@ -88,9 +88,9 @@ def reject_wordy(values: dict[str, Any], quality: Quality, rejects: LateRejects)
 # ------------------------------------------------------------------------------------------------- the rules of a run
 
 
-def with_rules(table: pa.Table, quality: Quality) -> pa.Table:
+def with_rules(table: pa.Table, quality: Quality, forget: str | None = None) -> pa.Table:
     """A table of decisions whose schema says which bits are which rules."""
-    bit = bits(quality)
+    bit = rule_bits(quality, forget)
     bounds = {r.name: {"score": r.score, "bound": r.bound, "limit": _plain(r), "at": r.path} for r in rules(quality)}
     stated = [{"bit": number, "name": name, **bounds.get(name, {})} for name, number in bit.items()]
     text = json.dumps(stated, ensure_ascii=False).encode("utf-8")
@@ -113,7 +113,9 @@ def rules_of_run(context: Context) -> list[dict[str, Any]]:
         if _KEY in metadata:
             stated: list[dict[str, Any]] = json.loads(metadata[_KEY])
             return stated
-    return [{"bit": bit, "name": name} for name, bit in bits(context.config.quality).items()]
+    return [
+        {"bit": bit, "name": name} for name, bit in rule_bits(context.config.quality, context.config.forget).items()
+    ]
 
 
 def bits_of_run(context: Context) -> dict[str, int]:

@@ -30,6 +30,7 @@ from gpu_curate.stages.reasons import in_order
 from gpu_curate.stages.rule_values import with_rules
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import write_json, write_table
+from gpu_curate.store.receipts import Counts, Receipt
 
 PART = 100_000
 TOGGLES = {
@@ -87,12 +88,7 @@ def make(folder: Path, documents: int) -> None:
             pa.table({"text": texts.cast(pa.large_string())}),
         )
         commit(boxes["documents"], part, pa.table(columns), documents=n, bytes=int(texts.nbytes), rejected={})
-        scores = {
-            name: (rng.integers(0, 1000, n) if dtype.kind == "i" else rng.integers(0, 128, n) / 512).astype(dtype)
-            for name, dtype in score_types().items()
-        }
-        scores["mean_word_chars"] = rng.integers(300, 1050, n) / 100
-        scores["alphabetic_word_fraction"] = rng.integers(75, 100, n) / 100
+        scores = {name: _drawn(rng, n, name, dtype) for name, dtype in score_types().items()}
         commit(boxes["scores"], part, pa.table(scores), documents=n)
         shingles = np.maximum(tokens - 5, 0)
         hashes = {name: rng.integers(0, 1 << 63, n).astype(np.uint64) for name in ("content_hi", "content_lo")}
@@ -107,7 +103,7 @@ def make(folder: Path, documents: int) -> None:
         survivor = doc_id[copy] - copy + copy // 10 * 10
         partner[copy] = survivor
         decided = with_rules(
-            _table(in_order(bits(parsed.quality)), doc_id, failing, partner, tokens, tokens * 4), parsed
+            _table(in_order(bits(parsed.quality)), doc_id, failing, partner, tokens, tokens * 4), parsed.quality
         )
         counts = {r["values"]: r["counts"] for r in decided["reason"].cast(pa.string()).value_counts().to_pylist()}
         by_reason = {"documents": {key or "kept": count for key, count in counts.items()}, "tokens": {}}
@@ -129,8 +125,9 @@ def make(folder: Path, documents: int) -> None:
         rows.append(pa.table({"doc_id": doc_id[keep], "tokens": tokens[keep], "row": np.arange(n)[keep]}))
     clusters = pa.concat_tables(members)
     clusters = clusters.set_column(5, "kind", clusters["kind"].dictionary_encode().cast(CLUSTERS.field("kind").type))
-    write_table(boxes["duplicates"].folder / "clusters.parquet", clusters.cast(CLUSTERS), row_group_size=65536)
-    boxes["duplicates"].commit("000000", [boxes["duplicates"].folder / "clusters.parquet"], {})
+    place = boxes["duplicates"].folder / "clusters.parquet"
+    write_table(place, clusters.cast(CLUSTERS), row_group_size=65536)
+    boxes["duplicates"].commit(Receipt("000000", boxes["duplicates"].written([place]), Counts()))
     kept = pa.concat_tables(rows)
     kept = kept.take(rng.permutation(kept.num_rows))
     position = np.cumsum(kept["tokens"].to_numpy()) - kept["tokens"].to_numpy()
@@ -144,11 +141,23 @@ def make(folder: Path, documents: int) -> None:
     write_json(folder / "run.json", facts)
 
 
+def _drawn(rng: np.random.Generator, n: int, name: str, dtype: np.dtype) -> np.ndarray:
+    """Values of one score: most documents far from its bound, as in a corpus of web pages."""
+    if dtype.kind == "i":
+        return (rng.integers(0, 9, n) if name == "stop_words" else rng.lognormal(5.5, 1, n)).astype(dtype)
+    if name == "mean_word_chars":
+        return np.round(rng.normal(5, 0.8, n), 2)
+    low = np.round(rng.random(n) ** 6 * 256) / 512
+    return 1 - low if name in ("alphabetic_word_fraction", "terminal_line_fraction") else low
+
+
 def commit(box: Box, part: str, table: pa.Table, **facts: object) -> None:
     path = box.path(part, ".parquet")
     write_table(path, table)
     texts = box.folder.parent / "texts" / path.name
-    box.commit(part, [path, *([texts] if box.folder.name == "documents" else [])], facts)
+    files = [path, *([texts] if box.folder.name == "documents" else [])]
+    entries = [{"file": w.file, "bytes": w.bytes, "xxh3": w.xxh3} for w in box.written(files)]
+    write_json(box.folder / ".receipts" / f"part-{part}.json", {"part": part, "files": entries, **facts})
 
 
 def main() -> None:

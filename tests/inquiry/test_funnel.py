@@ -18,7 +18,8 @@ from gpu_curate.inquiry import funnel as funnels
 from gpu_curate.inquiry.stored import Stored
 from gpu_curate.inquiry.toggles import key_of, question, rule_names, rule_of
 from gpu_curate.quality import FAMILIES
-from gpu_curate.stages.decisions import Decisions
+from gpu_curate.runs.fingerprints import active_stages
+from gpu_curate.stages.part import Part
 from gpu_curate.store.files import read_json
 
 
@@ -29,12 +30,13 @@ def decided(stored, wanted):
     context = dataclasses.replace(stored.context, config=wanted, folders=folders)
     total: dict[str, np.ndarray] = {}
     failing: dict[str, int] = {}
+    stage = next(s for s in active_stages(wanted) if s.name == "decisions")
     for part in stored.parts:
-        receipt = Decisions().run(context, part, None)
-        for unit, counts in enumerate(receipt["by_reason"].values()):
-            for reason, n in counts.items():
+        counts = stage.run(Part(stage, context.boxes, part)).counts
+        for unit, by_reason in enumerate(vars(counts.by_reason).values()):
+            for reason, n in by_reason.items():
                 total.setdefault(reason, np.zeros(3, np.int64))[unit] += n
-        for name, n in receipt["failing"].items():
+        for name, n in counts.failing.items():
             failing[name] = failing.get(name, 0) + n
     shutil.rmtree(stored.run / "decisions-asked")
     return {reason: sums.tolist() for reason, sums in total.items()}, failing
