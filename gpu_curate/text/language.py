@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-import struct
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ import numpy as np
 
 from gpu_curate import lfs
 from gpu_curate.errors import ConfigError, install
+from gpu_curate.text import fasttext_file
 from gpu_curate.text.normalize import well_formed
 from gpu_curate.text.scripts import chars_of
 from gpu_curate.text.sections import Language
@@ -39,7 +39,6 @@ PUBLISHED = {
     "7e69ec5451bc261cc7844e49e4792a85d7f09c06789ec800fc4a44aec362764e": "lid.176.bin",
     "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83": "lid.176.ftz",
 }
-_MAGIC = 793712314  # of fastText's files
 LOAD_S, LOAD_BYTES_PER_S = 20.0, 10e6  # what a trial may take: lid.176.bin, 131 MB, loads in 0.5 s
 LOAD_MEMORY_BYTES = 2 << 30  # ... beside four times the file
 _TRIAL = """
@@ -49,7 +48,9 @@ path, memory, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-fasttext.load_model(path)
+predict = fasttext.load_model(path).f.predict
+for line in sys.argv[4:]:
+    predict(line, -1, -1.0, "strict")
 """
 
 # Each in a script and language that no model of this kind takes for another.
@@ -148,7 +149,7 @@ def _library() -> Any:
 
 @functools.lru_cache(maxsize=16)
 def _try(path: str, identity: str) -> None:
-    """Load a model in a process of its own, with a bound on time and memory: one that is cut short loads for ever.
+    """Look through a model's file, then load and ask it in a process of its own, with a bound on time and memory.
 
     Raises:
         ConfigError: it does not load, or not within the bounds.
@@ -156,17 +157,27 @@ def _try(path: str, identity: str) -> None:
     if getattr(_library(), "__file__", None) is None:  # nothing that another process could import
         return
     size = Path(path).stat().st_size
-    with open(path, "rb") as f:
-        whole = whole_bytes(f.read())
-    if whole is not None and size < whole:
+    try:
+        fasttext_file.check(Path(path))
+    except fasttext_file.Fault as e:
+        state = "cut short" if isinstance(e, fasttext_file.CutShort) else "damaged"
         raise ConfigError(
-            f"language.model: {path} cannot be loaded: it has {size} bytes and says itself that it has {whole}",
-            f"the file ({size} bytes) is cut short: get it anew and compare its SHA-256",
-        )
+            f"language.model: {path} cannot be loaded: {e}",
+            f"the file ({size} bytes) is {state}: get it anew and compare its SHA-256",
+        ) from e
     seconds, memory = LOAD_S + size / LOAD_BYTES_PER_S, LOAD_MEMORY_BYTES + 4 * size
     try:
         run = subprocess.run(
-            [sys.executable, "-P", "-c", _TRIAL, path, str(memory), str(int(seconds) + 1)],
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                _TRIAL,
+                path,
+                str(memory),
+                str(int(seconds) + 1),
+                *map(_one_line, _PROBES.values()),
+            ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=seconds,
@@ -182,47 +193,6 @@ def _try(path: str, identity: str) -> None:
         f"language.model: {path} cannot be loaded: it {why}",
         f"the file ({size} bytes) is cut short, damaged or no fastText model: get it anew and compare its SHA-256",
     )
-
-
-def whole_bytes(model: bytes) -> int | None:
-    """How long a fastText file is by its own numbers; more than it has if it is cut short. None: it is of another kind.
-
-    fastText does not look whether what it reads is there: a model without its last rows loads, and answers at random.
-    Source: fastText 0.9.2, the order in which FastText, Dictionary, Matrix, QuantMatrix and ProductQuantizer are saved.
-    """
-    size = len(model)
-
-    def read(form: str, at: int) -> tuple[int, ...]:
-        return struct.unpack_from("<" + form, model, at) if at + struct.calcsize("<" + form) <= size else ()
-
-    def matrix(at: int, quantized: bool) -> int:
-        """Where a matrix ends."""
-        if not quantized:
-            m, n = read("qq", at) or (size, 1)
-            return at + 16 + 4 * m * n
-        normed, m, _, codes = read("?qqi", at) or (False, 0, 0, size)
-        end = quantizer(at + 21 + codes)
-        return quantizer(end + m) if normed else end
-
-    def quantizer(at: int) -> int:
-        (dimensions, *_) = read("iiii", at) or (size,)
-        return at + 16 + 4 * 256 * dimensions
-
-    if read("i", 0) != (_MAGIC,):
-        return None
-    at = 8 + 12 * 4 + 8  # magic, version, 12 arguments, a double
-    entries, _, _, _, pruned = read("iiiqq", at) or (0, 0, 0, 0, 0)
-    at += 28
-    for _ in range(entries):  # a text, a count, a type
-        end = model.find(b"\0", at)
-        if end < 0:
-            return size + 1
-        at = end + 10
-    at += 8 * max(pruned, 0)
-    (quantized,) = read("?", at) or (False,)
-    at = matrix(at + 1, bool(quantized))
-    (output,) = read("?", at) or (False,)
-    return matrix(at + 1, bool(quantized and output))
 
 
 def _self_test(predict: Any, path: str) -> None:

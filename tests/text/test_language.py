@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import struct
 import sys
 import types
 import zipfile
@@ -159,7 +158,7 @@ def test_missing_or_broken_model_is_refused(tmp_path):
 def test_a_model_that_is_cut_short_is_refused(tmp_path, config, cut):
     """At 1,000 bytes fastText reads what is not there for ever; without the last 13 it loads and answers."""
     whole = model_path(config()).read_bytes()
-    assert language.whole_bytes(whole) == len(whole) == 938_013
+    assert len(whole) == 938_013
     short = tmp_path / "short.ftz"
     short.write_bytes(whole[:cut])
     with pytest.raises(ConfigError, match=r"short\.ftz cannot be loaded") as e:
@@ -169,23 +168,11 @@ def test_a_model_that_is_cut_short_is_refused(tmp_path, config, cut):
 
 def test_a_model_that_loads_for_ever_is_stopped(monkeypatch, tmp_path, config):
     monkeypatch.setattr(language, "LOAD_S", 1.0)
-    monkeypatch.setattr(language, "whole_bytes", lambda model: None)
+    monkeypatch.setattr(language.fasttext_file, "check", lambda path: None)
     short = tmp_path / "short.ftz"
     short.write_bytes(model_path(config()).read_bytes()[:1_000])
     with pytest.raises(ConfigError, match=r"did not load within 1 s"):
         check(Language(model=str(short)))
-
-
-def test_a_model_that_is_not_quantized_has_the_size_it_says(tmp_path):
-    header = struct.pack("<ii12id", 793712314, 12, *[2] * 12, 0.0)
-    words = b"".join(w + b"\0" + struct.pack("<qb", 1, 0) for w in (b"</s>", b"__label__en"))
-    dictionary = struct.pack("<iiiqq", 2, 1, 1, 5, -1) + words
-    matrices = b"\0" + struct.pack("<qq6f", 3, 2, *[0.0] * 6) + b"\0" + struct.pack("<qq2f", 1, 2, 0.0, 0.0)
-    model = header + dictionary + matrices
-    assert language.whole_bytes(model) == len(model)
-    short = {cut: language.whole_bytes(model[:cut]) for cut in range(len(model))}
-    assert all(whole is None if cut < 4 else whole > cut for cut, whole in short.items())
-    assert language.whole_bytes(b"not a model") is None
 
 
 def test_a_published_model_is_not_tried_and_another_one_is_once(monkeypatch, tmp_path, config):
