@@ -177,8 +177,12 @@ class ParquetReader:
                         yield Reject(row, None, "not UTF-8", text[:HEAD_BYTES])
                     row += 1
         except (pa.ArrowException, OSError) as e:
-            lost = range(row, min(max(stop, row + 1), row + _MAX_REJECTS))
-            reason = f"row group {group} unreadable from row {row} to row {max(stop, row + 1) - 1}: {one_line(e)}"
+            stop, problem = max(stop, row + 1), one_line(e)
+        else:
+            problem = "its pages end there"  # Arrow takes a page of no values for the last one, and says nothing
+        if row < stop:
+            lost = range(row, min(stop, row + _MAX_REJECTS))
+            reason = f"row group {group} unreadable from row {row} to row {stop - 1}: {problem}"
             yield from (Reject(row, None, reason, cut=True) for row in lost[skip:])
             skip = max(skip - len(lost), 0)
         return skip

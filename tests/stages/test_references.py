@@ -337,3 +337,18 @@ def test_real_benchmarks_are_read(shared_data):
     assert len(list(items(str(shared_data("eval/gsm8k_test.jsonl")), ["question"]))) == 1319
     assert len(list(items(str(shared_data("eval/HumanEval.jsonl.gz")), ["prompt"]))) == 164
     assert len(list(items(str(shared_data("eval/bbh.zip")), ["input"]))) > 6000
+
+
+def test_a_parquet_reference_whose_pages_end_early_is_an_error(tmp_path):
+    """Arrow takes a page that claims no values for the last one of its row group, and says nothing."""
+    path = tmp_path / "e.parquet"
+    table = pa.table({"text": [f"item {i}" for i in range(300)]})
+    pq.write_table(table, path, row_group_size=100, use_dictionary=False, compression="none")
+    assert len(list(items(str(path), ["text"]))) == 300
+    data = bytearray(path.read_bytes())
+    page = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
+    counted = data.index(bytes([0x2C, 0x15, 0xC8, 0x01]), page)  # DataPageHeader: num_values, zigzag 100
+    data[counted + 2 : counted + 4] = b"\x80\x00"  # 0, in two bytes
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=r"e\.parquet cannot be read: 200 rows, its footer has 300"):
+        list(items(str(path), ["text"]))
