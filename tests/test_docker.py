@@ -92,38 +92,78 @@ def test_the_context_holds_nothing_else():
 
 
 @each
-def test_dependencies_are_installed_before_the_code_is_copied_and_extras_exist(file):
-    steps = instructions(file)
-    installs = [i for i, (name, rest) in enumerate(steps) if name == "RUN" and '".[${EXTRAS}]"' in rest]
-    code = [
-        i for i, (name, rest) in enumerate(steps) if name == "COPY" and rest.split() == ["gpu_curate", "gpu_curate"]
-    ]
-    (install,), (copy,) = installs, code
-    assert install < copy
-    assert "--no-deps" in steps[copy + 1][1]
-    named = [e for rest in arguments(file, "ARG") if rest.startswith("EXTRAS=") for e in rest[7:].split(",")]
+def test_dependencies_are_installed_by_hash_before_the_code_is_copied(file):
+    steps, kind = instructions(file), file.suffix[1:]
+    pips = [(i, call) for i, (name, rest) in enumerate(steps) if name == "RUN" for call in re.findall(r"bin/pip (.*?)(?:&&|;|$)", rest)]  # fmt: skip
+    copy = steps.index(("COPY", "gpu_curate gpu_curate"))
+    listed = [(i, call) for i, call in pips if call.startswith("install --require-hashes --only-binary=:all: ")]
+    assert [call.split()[-1] for _, call in listed] == [f"constraints-{kind}.txt", "constraints-build.txt"]
+    assert all(i < copy for i, _ in listed)
+    others = [call for i, call in pips if (i, call) not in listed and not call.startswith("check")]
+    unlisted = [call for call in others if "${UNLISTED}" in call]
+    assert len(others) - len(unlisted) == 2  # the project's own wheel is made and installed, without the network
+    assert all("--no-index" in call and "--no-deps" in call for call in others if call not in unlisted)
+    assert "bin/pip check" in " ".join(rest for name, rest in steps if name == "RUN")
+    assert ("ARG", 'UNLISTED=""') in steps or not unlisted
     readme = (DOCKER / "README.md").read_text()
-    assert {e for given in re.findall(r"--build-arg EXTRAS=(\S+)", readme) for e in given.split(",")} <= set(EXTRAS)
-    assert named
-    assert set(named) <= set(EXTRAS)
-    assert ("gpu" in named) == file.name.endswith("gpu")
+    assert {e for given in re.findall(r"--build-arg UNLISTED=(\S+?)[`\s]", readme) for e in given.split(",")} <= set(
+        EXTRAS
+    )
 
 
-@each
-def test_every_dependency_is_pinned_to_a_version_that_the_project_allows(file):
-    kind = file.suffix[1:]
-    (name,) = [s for names, destination in copied(file) for s in names if destination == "constraints.txt"]
-    assert name == f"docker/constraints-{kind}.txt"
-    lines = [line for line in (ROOT / name).read_text().splitlines() if not line.startswith("#")]
-    pins = {canonicalize_name(pin): version for pin, version in (line.split("==") for line in lines)}
+@pytest.fixture(scope="module")
+def constraints():
     loader = importlib.machinery.SourceFileLoader("make_constraints", str(DOCKER / "make_constraints"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("make_constraints", loader))
     loader.exec_module(module)
-    for text in module.requirements(module.EXTRAS[kind]) + module.MORE[kind]:
+    return module
+
+
+def pinned(name: str) -> dict[str, tuple[str, list[str]]]:
+    """Package → version, hashes."""
+    text = re.sub(r"^#.*\n", "", (DOCKER / name).read_text(), flags=re.M).replace("\\\n", " ")
+    pins = {}
+    for line in text.splitlines():
+        pin, *hashes = line.split()
+        assert hashes, f"{name}: {pin} has no hash"
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", h) for h in hashes), f"{name}: {pin}"
+        package, version = pin.split("==")
+        pins[canonicalize_name(package)] = version, hashes
+    return pins
+
+
+@each
+def test_every_dependency_is_pinned_to_a_version_that_the_project_allows(file, constraints):
+    kind = file.suffix[1:]
+    pins = pinned(f"constraints-{kind}.txt")
+    assert f"docker/constraints-{kind}.txt" in [s for names, _ in copied(file) for s in names]
+    for text in constraints.requirements(constraints.EXTRAS[kind]) + constraints.MORE[kind]:
         wanted = Requirement(text)
-        pinned = pins.get(canonicalize_name(wanted.name), "")
-        assert pinned in wanted.specifier, f"{text}: {name} has {pinned or 'none'}: run docker/make_constraints"
-    assert set(module.EXTRAS[kind]) == set(dict(a.split("=", 1) for a in arguments(file, "ARG") if "=" in a)["EXTRAS"].split(","))  # fmt: skip
+        version, _ = pins.get(canonicalize_name(wanted.name), ("", []))
+        assert version in wanted.specifier, (
+            f"{text}: constraints-{kind}.txt has {version or 'none'}: run docker/make_constraints"
+        )
+    assert constraints.EXTRAS[kind] == {"cpu": ["all"], "gpu": ["gpu", "all"]}[kind]
+
+
+def test_what_builds_the_wheel_is_pinned_too(constraints):
+    pins = pinned("constraints-build.txt")
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert wanted == constraints.BUILD
+    for text in wanted:
+        assert pins[canonicalize_name(Requirement(text).name)][0] in Requirement(text).specifier
+
+
+def test_a_compiled_package_has_a_hash_for_each_kind_of_machine():
+    for name in ("constraints-cpu.txt", "constraints-gpu.txt"):
+        pins = pinned(name)
+        assert {len(pins[p][1]) for p in ("numpy", "pyarrow", "numba", "tokenizers", "gigatoken")} == {2}
+        assert len(pins["rich"][1]) == 1
+
+
+def test_the_lists_are_written_as_pip_reads_them(constraints):
+    made = constraints.lines({"b==1": {"sha256:2", "sha256:1"}, "A==3": {"sha256:0"}})
+    assert made == ["A==3 \\\n    --hash=sha256:0", "b==1 \\\n    --hash=sha256:1 \\\n    --hash=sha256:2"]
 
 
 @each

@@ -10,6 +10,8 @@ import codecs
 from collections.abc import Iterator
 from typing import IO, Any
 
+from gpu_curate.errors import ConfigError
+
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".gzip", ".zstd")
 DEFAULT_MAX_WINDOW_BYTES = 128 << 20  # what the zstd command allows without --long
 LARGEST_WINDOW_BYTES = 1 << 31  # what the zstd library can do (--long=31)
@@ -122,9 +124,38 @@ def damage() -> tuple[type[BaseException], ...]:
     import lzma
     import zlib
 
-    import zstandard
+    return (EOFError, OSError, RuntimeError, zlib.error, lzma.LZMAError, *_zstd_errors())
 
-    return (EOFError, OSError, RuntimeError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+
+def _zstd_errors() -> tuple[type[BaseException], ...]:
+    try:
+        import zstandard
+    except ImportError:
+        return ()
+    return (zstandard.ZstdError,)
+
+
+def library(suffix: str) -> Any:
+    """The module that reads a format which Python itself does not; None for the others.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        if suffix == ".zst":
+            import zstandard
+
+            return zstandard
+        if suffix == ".lz4":
+            import lz4.frame
+
+            return lz4.frame
+    except ImportError as e:
+        package = {".zst": "zstandard", ".lz4": "lz4"}[suffix]
+        raise ConfigError(
+            f"{suffix} data cannot be read: the package {package} is not installed ({e})", f"pip install {package}"
+        ) from e
+    return None
 
 
 class _Stream:
@@ -254,9 +285,7 @@ def _member(suffix: str, max_window_bytes: int) -> Any:
 
             return lzma.LZMADecompressor(memlimit=max_window_bytes + (1 << 20))  # the coder's own tables take 64 KiB
         case _:
-            import lz4.frame
-
-            return lz4.frame.LZ4FrameDecompressor()
+            return library(".lz4").LZ4FrameDecompressor()
 
 
 class _Gzip:
@@ -288,9 +317,7 @@ def _zstd(source: _Source, suffix: str, max_window_bytes: int) -> Iterator[bytes
     The library bounds neither what a call gives nor tells a cut from an end, but a block gives at most 128 KiB and says
     how long it is and whether it is the last of its frame.
     """
-    import zstandard
-
-    library = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW_BYTES)
+    decompressor = library(".zst").ZstdDecompressor(max_window_size=LARGEST_WINDOW_BYTES)
     while head := source.take(HEAD):
         if head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F:
             source.back(head)
@@ -308,7 +335,7 @@ def _zstd(source: _Source, suffix: str, max_window_bytes: int) -> Iterator[bytes
         descriptor = head[4] if len(head) > 4 else 0
         single = descriptor >> 5 & 1
         sizes = (1 - single, (0, 1, 2, 4)[descriptor & 3], (single, 2, 4, 8)[descriptor >> 6])
-        frame = library.decompressobj()
+        frame = decompressor.decompressobj()
         start = source.all(5 + sum(sizes))
         last = False
         while not last:
@@ -324,9 +351,7 @@ def _zstd(source: _Source, suffix: str, max_window_bytes: int) -> Iterator[bytes
 
 
 def _fed(frame: Any, data: bytes) -> bytes:
-    import zstandard
-
     try:
         return bytes(frame.decompress(data))
-    except zstandard.ZstdError as e:
+    except _zstd_errors() as e:
         raise OSError(f"damaged .zst data: {e}") from e

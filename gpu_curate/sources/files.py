@@ -19,6 +19,7 @@ from gpu_curate.sources.compression import (
     HEAD,
     compression_by,
     decompressed,
+    library,
     named_compression,
     window_problem,
     zstd_window,
@@ -417,7 +418,7 @@ def refuse_stand_in(file: File, key: str, options: dict[str, Any], max_window_by
 
     Raises:
         ConfigError: it is a Git LFS pointer, a page that a server sends in place of the file, or it is compressed with a
-            window larger than `max_window_bytes`.
+            window larger than `max_window_bytes` or in a format whose library is not installed.
         RetryableError: the network failed.
     """
     http = file.path.startswith(("http://", "https://"))
@@ -433,6 +434,10 @@ def refuse_stand_in(file: File, key: str, options: dict[str, Any], max_window_by
             "open the URL in a browser; name the URL of the file itself, give what it asks for in storage_options, or "
             "download the file and name the copy",
         )
+    try:
+        library(compression_by(head, _without_query(file.path)))
+    except ConfigError as e:
+        raise ConfigError(f"{key}: {file.path}: {e.message}", e.hint) from e
     if max_window_bytes is not None and (problem := window_problem(head, max_window_bytes)):
         raise ConfigError(
             f"{key}: {file.path}: {problem}",

@@ -11,6 +11,7 @@ import zlib
 from typing import NamedTuple
 
 from gpu_curate.errors import InputError
+from gpu_curate.sources.compression import library
 
 _STATUS = re.compile(rb"\s{0,8}HTTP/\d(?:\.\d)?[ \t]+(\d{3})\b", re.IGNORECASE)
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
@@ -149,10 +150,9 @@ def _brotli(body: bytes, limit: int) -> bytes | None:
 
 
 def _zstd(body: bytes, limit: int) -> bytes | None:
-    import zstandard
-
     if not body.startswith(b"\x28\xb5\x2f\xfd"):
         return None
+    zstandard = library(".zst")
     try:
         return zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True).read(limit) or None
     except zstandard.ZstdError:

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator
 from typing import IO, Any, Literal
 
-import orjson
 from pydantic import Field
 
 from gpu_curate.guard import refusal
@@ -32,6 +31,11 @@ _MAX_VALUES = 1 << 22  # of one line: a Python object takes some 70 bytes, and "
 _COUNTED_BYTES = 4 << 20  # shorter lines cannot hold so many
 _CHUNK = 1 << 22
 BOM = b"\xef\xbb\xbf"
+
+try:
+    from orjson import loads as fast_loads
+except ImportError:
+    from gpu_curate.sources.plain_json import loads as fast_loads  # type: ignore[assignment]
 
 
 class JsonlSource(CompressedSource):
@@ -192,8 +196,8 @@ class JsonlReader:
 def parse_object(line: bytes) -> dict[str, Any]:
     """The object on a line. Raises: ValueError."""
     try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError:  # stricter than the standard library: lone surrogate escapes, NaN, long integers
+        value = fast_loads(line)
+    except ValueError:  # stricter than the standard library: lone surrogate escapes, NaN, numbers past float64
         try:
             value = json.loads(line.decode("utf-8", "surrogatepass"))
         except UnicodeDecodeError as e:

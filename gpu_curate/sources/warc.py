@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.util
 import io
 import os
@@ -12,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import xxhash
 
 from gpu_curate.errors import ConfigError, InputError, install
 from gpu_curate.guard import refusal
@@ -22,6 +22,7 @@ from gpu_curate.sources.archive.records import ArchiveRecord, Broken, records
 from gpu_curate.sources.files import is_remote, open_raw, open_stream, stem
 from gpu_curate.sources.sections import WarcSource
 from gpu_curate.text.html import Extraction, Limits, decoded, page_text
+from gpu_curate.xxh3 import xxh3_64_intdigest
 
 _HEAD_BYTES = 64 << 10  # of a response, wherein its HTTP header must end
 _HTML = {"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"}
@@ -84,7 +85,7 @@ class WarcReader:
         self.source = source
         limits = Limits(source.max_html_bytes, source.max_html_depth, source.max_html_elements)
         self._how = Extraction(source.extractor, source.favor, source.fallback, limits)
-        for module in (source.extractor, "chardetng_py", "brotli", "lz4"):
+        for module in (source.extractor, "chardetng_py", "brotli"):
             if importlib.util.find_spec(module) is None:
                 raise ConfigError(f"source {source.name}: {module} is not installed", install("warc"))
         for key in ("url_blocklist", "domain_blocklist"):
@@ -305,13 +306,13 @@ class Blocklist:
     """
 
     def __init__(self, keys: Iterable[str]):
-        self._hashes = np.unique(np.fromiter((xxhash.xxh3_64_intdigest(k.encode()) for k in keys), np.uint64))
+        self._hashes = np.unique(np.fromiter((xxh3_64_intdigest(k.encode()) for k in keys), np.uint64))
 
     def __len__(self) -> int:
         return len(self._hashes)
 
     def __contains__(self, key: str) -> bool:
-        wanted = np.uint64(xxhash.xxh3_64_intdigest(key.encode()))
+        wanted = np.uint64(xxh3_64_intdigest(key.encode()))
         i = int(np.searchsorted(self._hashes, wanted))
         return i < len(self._hashes) and bool(self._hashes[i] == wanted)
 
@@ -326,11 +327,8 @@ def _blocklist(paths: tuple[str, ...], key: Callable[[str], str]) -> Blocklist:
 
 def _content(path: str) -> str:
     """Hash of a file's bytes."""
-    state = xxhash.xxh3_128()
-    with open(path, "rb", buffering=0) as f:
-        while chunk := f.read(1 << 20):
-            state.update(chunk)
-    return state.hexdigest()
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
 
 
 @functools.lru_cache(maxsize=64)

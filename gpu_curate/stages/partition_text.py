@@ -91,6 +91,17 @@ def can_refer(splits: Iterable[Split], longest: int | None) -> bool:
     return all(not is_remote(s.path) and s.plain and (longest is None or s.nbytes <= longest) for s in splits)
 
 
+def _digest(text: bytes) -> bytes:
+    """xxh3-128, the high half first."""
+    try:
+        from xxhash import xxh3_128_digest
+    except ImportError:
+        from gpu_curate.ops.content_hash import content_hash
+
+        return bytes(content_hash(TextColumn.from_texts([text])).astype(">u8").tobytes())
+    return xxh3_128_digest(text)
+
+
 class OriginWriter:
     """Collects the references of one partition while it is written."""
 
@@ -101,14 +112,12 @@ class OriginWriter:
         self._extents: list[Extent] = []
 
     def add(self, text: bytes, split: Split) -> None:
-        from xxhash import xxh3_128_digest
-
         if self._extents and self._extents[-1].split == split:
             self._extents[-1] = Extent(split, self._extents[-1].documents + 1)
         else:
             self._extents.append(Extent(split, 1))
         self._bytes.append(len(text))
-        self._digests.append(xxh3_128_digest(text))
+        self._digests.append(_digest(text))
 
     def table(self, rows: list[int]) -> pa.Table:
         """The texts of a partition by reference: `text`, and `row` of every document."""

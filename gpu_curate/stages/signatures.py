@@ -122,11 +122,11 @@ def fuzzy_of(section: Fuzzy) -> lsh.Fuzzy:
 
 def scope_keys(documents: pa.Table, fuzzy: Fuzzy | None) -> np.ndarray:
     """uint64 key of (source, group) with `scope: group`, else 0: documents of different keys never meet."""
-    import xxhash
+    from gpu_curate.xxh3 import xxh3_64_intdigest
 
     n = documents.num_rows
     if fuzzy is None or fuzzy.scope == "global":
         return np.zeros(n, np.uint64)
     sources, groups = documents["source"].to_pylist(), documents["group"].to_pylist()
-    known = {pair: xxhash.xxh3_64_intdigest(repr(pair).encode()) | 1 for pair in set(zip(sources, groups, strict=True))}
+    known = {pair: xxh3_64_intdigest(repr(pair).encode()) | 1 for pair in set(zip(sources, groups, strict=True))}
     return np.array([known[pair] for pair in zip(sources, groups, strict=True)], np.uint64)

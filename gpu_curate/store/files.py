@@ -21,9 +21,9 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import xxhash
 
 from gpu_curate.errors import CorruptError, FatalError
+from gpu_curate.xxh3 import xxh3_64
 
 _CHUNK = 1 << 24
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EMFILE, errno.ENFILE)
@@ -133,7 +133,7 @@ def write_table(path: Path, table: pa.Table, **options: Any) -> None:
 
 def file_hash(path: Path) -> str:
     """xxh3-64 of a file, hex."""
-    state = xxhash.xxh3_64()
+    state = xxh3_64()
     with path.open("rb", buffering=0) as f:
         while chunk := f.read(_CHUNK):
             state.update(chunk)

@@ -391,7 +391,10 @@ def _write(path: Path, table: pa.Table, format: str) -> None:
     if format == "parquet":
         write_table(path, table, row_group_size=_ROWS)
         return
-    import orjson
+    try:
+        import orjson
+    except ImportError as e:
+        raise ConfigError(f"--format {format}: the package orjson is not installed ({e})", "pip install orjson") from e
 
     with publish(path) as temp, temp.open("wb") as f:
         for batch in table.to_batches(_ROWS):

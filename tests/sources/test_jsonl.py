@@ -185,3 +185,25 @@ def test_json_test_suite_is_read_or_rejected_and_never_raises(shared_data, tmp_p
             if name.rsplit("/")[-1].startswith("y_"):
                 assert len(records(items)) == 2, name
     assert len(names) > 300
+
+
+NUMBERS = ("0", "-0", "-0.0", "1e999", "-1e999", "18446744073709551615", "18446744073709551616", "-9223372036854775809", "9" * 30,
+           "1" * 400, "1e-400", "NaN", "Infinity", "-Infinity", "1.0", "01", "1e5", "123456789012345678901234567890.5")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value", [*NUMBERS, '"\\ud800"', '"\\ud83d\\ude00"', '"\\u0000"', '"\t"', '[[1], {"b": null}]', "tru", '{"a": 1, "a": 2}', ""]
+)  # fmt: skip
+def test_without_orjson_the_same_values_are_read_and_the_same_refused(value):
+    from gpu_curate.sources import plain_json
+
+    orjson = pytest.importorskip("orjson")
+    line = b'{"text": "t", "n": ' + value.encode() + b"}"
+
+    def read(loads):
+        try:
+            return repr(loads(line))
+        except ValueError:
+            return "refused"
+
+    assert read(plain_json.loads) == read(orjson.loads)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
 
 from gpu_curate.sources.archive.heads import begins, tells
+from gpu_curate.sources.compression import library
 
 IN = 32 << 10  # compressed bytes read at once: zlib copies what is left of them at every member
 _STEP = 512  # of zstd, whose output has no bound: up to 32 KiB for a byte
@@ -99,9 +100,7 @@ class _Lz4(Member):
     magic, error = _LZ4, RuntimeError
 
     def __init__(self, dictionary: Any = None):
-        import lz4.frame
-
-        self._d = lz4.frame.LZ4FrameDecompressor()
+        self._d = library(".lz4").LZ4FrameDecompressor()
 
     def feed(self, data: bytes) -> bytes:
         out: bytes = self._d.decompress(data, OUT)
@@ -116,8 +115,7 @@ class _Zstd(Member):
     magic, step = _ZSTD, _STEP
 
     def __init__(self, dictionary: Any = None):
-        import zstandard
-
+        zstandard = library(".zst")
         self.error = zstandard.ZstdError
         self._d = zstandard.ZstdDecompressor(dict_data=dictionary).decompressobj()
 
@@ -149,8 +147,7 @@ def parts(raw: IO[bytes], head: bytes) -> Iterator[Part | Damage]:
     if kind is not None:
         dictionary, size = None, len(head)
         if kind is _Zstd and head.startswith(_ZSTD_DICTIONARY):
-            import zstandard
-
+            zstandard = library(".zst")
             try:
                 dictionary, size, head = _dictionary(raw, head)
                 kind(dictionary)
@@ -176,8 +173,7 @@ def _skippable(data: bytes) -> bool:
 
 def _dictionary(raw: IO[bytes], head: bytes) -> tuple[Any, int, bytes]:
     """The dictionary in the first frame of a .warc.zst, the bytes read so far, and those of them beyond it."""
-    import zstandard
-
+    zstandard = library(".zst")
     size = int.from_bytes(head[4:8], "little")
     if size > _MAX_DICTIONARY:
         raise zstandard.ZstdError(f"{size} bytes are too many")
