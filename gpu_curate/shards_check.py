@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_curate.errors import ConfigError, FatalError
+from gpu_curate.errors import ConfigError, FatalError, one_line
 from gpu_curate.formats import FORMATS, open_shard
 from gpu_curate.loader import PREFIX, Stream, documents, read_manifest, shard_paths
 
 _BLOCK_TOKENS = 1 << 23  # looked at together when verifying
+_HEAD_ROWS = 64  # of documents.parquet in one step of `head`
 
 
 class Finding(NamedTuple):
@@ -184,7 +185,7 @@ def head(
         Per document its columns in documents.parquet (split, position, tokens, doc_id, source, path, row, ...), "ids"
         (array, end-of-text token included), and "text" (without it) if there is a decoder. Fewer if there are fewer.
     Raises:
-        ConfigError: no documents.parquet.
+        ConfigError: no documents.parquet. FatalError: it cannot be read, or names what the shards do not hold.
     """
     import pyarrow.parquet as pq
 
@@ -193,11 +194,17 @@ def head(
     if not path.exists():
         raise ConfigError(f"{path}: no such file; it says where documents start")
     found: list[dict[str, Any]] = []
-    for batch in pq.ParquetFile(path).iter_batches():
-        rows = (row for row in batch.to_pylist() if row["split"] == stream.split)
-        for row, _ in zip(rows, range(count - len(found)), strict=False):
-            ids = stream.read(row["position"], row["position"] + row["tokens"])
-            found.append({**row, "ids": ids, **({} if decode is None else {"text": decode(ids[:-1])})})
-        if len(found) >= count:
-            break
+    try:
+        for batch in pq.ParquetFile(path).iter_batches(_HEAD_ROWS):
+            rows = (row for row in batch.to_pylist() if row["split"] == stream.split)
+            for row, _ in zip(rows, range(count - len(found)), strict=False):
+                start, stop = row["position"], row["position"] + row["tokens"]
+                if not 0 <= start < stop <= stream.length:
+                    raise FatalError(f"{path}: a document at {start} to {stop} of {stream.length} tokens")
+                ids = stream.read(start, stop)
+                found.append({**row, "ids": ids, **({} if decode is None else {"text": decode(ids[:-1])})})
+            if len(found) >= count:
+                break
+    except (OSError, ValueError, TypeError, LookupError) as e:  # Arrow's errors are ValueErrors
+        raise FatalError(f"{path} cannot be read: {one_line(e)}", f"gpu-curate shards verify {stream.directory}") from e
     return found

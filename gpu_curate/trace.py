@@ -18,7 +18,7 @@ import numpy as np
 from gpu_curate.errors import ConfigError
 from gpu_curate.privacy import cleaned
 from gpu_curate.store.artifact import Box
-from gpu_curate.store.run_directory import RUN_FILE, read_run_file
+from gpu_curate.store.run_directory import RUN_FILE, below, read_run_file
 
 if TYPE_CHECKING:
     from gpu_curate.loader import ShardLoader
@@ -117,7 +117,7 @@ def _further(folder: Path, doc_ids: set[int]) -> dict[int, dict[str, Any]]:
     folders = dict((facts.get("latest") or {}).get("folders") or facts.get("folders") or {})
     if folders.get("shards") != folder.name:
         return told
-    boxes = {name: Box(run / below) for name, below in folders.items()}
+    boxes = {name: Box(below(run, folder)) for name, folder in folders.items()}
     if "duplicates" in boxes:
         _cluster_sizes(boxes["duplicates"].folder / "clusters.parquet", told)
     if {"documents", "scores", "decisions"} <= boxes.keys():

@@ -26,7 +26,7 @@ def outcome(recipe: dict, run: Path, what: str) -> str:
 
     try:
         if what == "encode":
-            from gpu_curate.tokenizer import load
+            from gpu_curate.tokenizer.loading import load
 
             return load(config.parse(recipe).tokenizer).library
         import gpu_curate

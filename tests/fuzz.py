@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import io
 import json
+import lzma
 import os
 import random
 import re
@@ -17,6 +18,7 @@ import resource
 import signal
 import sys
 import traceback
+import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -68,6 +70,50 @@ def mutant(noise, seed):
     return bytes(data)
 
 
+STRANGE = [
+    None, True, -1, 0, 1e308, 1 << 63, 1 << 200, float("nan"), "", "x" * 5000, "../..", "/etc/passwd", "\x1b[31m\u202e", "\ud800",
+    [], {}, [[[[[]]]]], {"type": "Sequence"}, [None] * 1000,
+]  # fmt: skip
+
+
+def nodes(value, found):
+    """Every mapping and list in a JSON value, with each of its keys."""
+    if isinstance(value, dict | list):
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            found.append((value, key))
+            nodes(value[key], found)
+    return found
+
+
+def json_mutant(noise, seed):
+    """1 to 4 changes of what JSON holds: a value of another kind, of another place, taken out, doubled, a key renamed."""
+    data = json.loads(seed)
+    for _ in range(noise.choice([1, 1, 2, 4])):
+        places = nodes(data, [])
+        if not places:
+            break
+        deep = noise.random() < 0.5
+        above, key = noise.choice(places if deep else places[: max(len(places) // 50, 20)])
+        match noise.randrange(6):
+            case 0 | 1:
+                above[key] = noise.choice(STRANGE)
+            case 2:
+                other, at = noise.choice(places)
+                if at in other if isinstance(other, dict) else at < len(other):
+                    above[key] = json.loads(json.dumps(other[at]))
+            case 3:
+                del above[key]
+            case 4 if isinstance(above, dict):
+                above[noise.choice(["", "x", "\n", str(key) + "s"])] = above.pop(key)
+            case _ if isinstance(above, list):
+                above[key:key] = above[key : key + 1] * noise.choice([1, 100])
+    return json.dumps(data).encode()
+
+
+def either(noise, seed):
+    return json_mutant(noise, seed) if noise.random() < 0.5 else mutant(noise, seed)
+
+
 def lines():
     return b"".join(
         json.dumps({"text": f"dœ{i} text", "n": i, "m": {"a": [1, None]}}).encode() + b"\n" for i in range(20)
@@ -106,10 +152,12 @@ def seeds(kind):
     """File name → content."""
     match kind:
         case "jsonl":
+            import lz4.frame
             import zstandard
 
             array = b"[" + b",".join(lines().split(b"\n")[:-1]) + b"]"
             packed = {"a.jsonl.gz": gzip.compress(lines()), "a.jsonl.zst": zstandard.compress(lines())}
+            packed |= {"a.jsonl.xz": lzma.compress(lines()), "a.jsonl.lz4": lz4.frame.compress(lines())}
             return {"a.jsonl": lines(), "a.json": array, **packed}
         case "parquet":
             return {"a.parquet": parquet_seed(), "b.parquet": parquet_seed(compression="zstd", use_dictionary=False)}
@@ -127,7 +175,34 @@ def seeds(kind):
             arc = f"http://a/ 1.2.3.4 20240501102030 text/html {len(ARC_BODY)}\n".encode() + ARC_BODY + b"\n"
             version = b"1 0 X\nURL IP-address Archive-date Content-type Archive-length\n"
             head = f"filedesc://a 0.0.0.0 20240501102030 text/plain {len(version)}\n".encode() + version + b"\n"
-            return {"a.warc": raw, "a.warc.gz": gzip.compress(raw), "a.arc": head + arc}
+            import lz4.frame
+            import zstandard
+
+            wet = raw.replace(b"WARC-Type: response", b"WARC-Type: conversion").replace(
+                b"application/http", b"text/plain"
+            )
+            dictionary = zstandard.train_dictionary(2000, [raw[i : i + 300] for i in range(400)]).as_bytes()
+            frame = zstandard.ZstdCompressor(dict_data=zstandard.ZstdCompressionDict(dictionary)).compress(raw)
+            named = b"\x5d\x2a\x4d\x18" + len(dictionary).to_bytes(4, "little") + dictionary + frame
+            packed = {"a.warc.lz4": lz4.frame.compress(raw), "a.warc.zst": named, "a.wet.gz": gzip.compress(wet)}
+            return {"a.warc": raw, "a.warc.gz": gzip.compress(raw), "a.arc": head + arc, **packed}
+        case "reference":
+            import zstandard
+
+            document = json.dumps({"data": [{"text": "a", "q": [{"text": "b"}]}] * 5}).encode()
+            archive = io.BytesIO()
+            with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as f:
+                for name, content in {"a.jsonl": lines(), "b/c.json": document, "d.parquet": parquet_seed()}.items():
+                    f.writestr(name, content)
+            plain = {"r.jsonl": lines(), "r.json": document, "r.parquet": parquet_seed(), "r.txt": b"one text " * 9}
+            return {**plain, "r.zip": archive.getvalue(), "r.jsonl.zst": zstandard.compress(lines())}
+        case "recipe":
+            text = "sources:\n- {name: a, type: parquet, path: 'a/*.parquet', keep_columns: [x, {column: y, as: z}]}\n"
+            text += "- &b\n  name: b\n  type: warc\n  path: [a.warc, http://a/b]\n  storage_options: {key: 1}\n"
+            text += "quality: {c4: on, fineweb: {max_short_line_fraction: 0.6}}\nlanguage: {model: lid.176.ftz, keep: [en]}\n"
+            text += "dedup: {exact: true, fuzzy: {num_bands: 14, rows_per_band: 8}}\nreferences:\n- {name: e, path: e.jsonl, action: decontaminate}\n"
+            text += "tokenizer: {train: {vocab_size: 300}}\nshards: {validation: {tokens: 1_000}}\nrun: {engine: inline, partition_bytes: 1000000}\n"
+            return {"r.yaml": text.encode()}
     raise ValueError(kind)
 
 
@@ -175,17 +250,35 @@ class Run:
         )
         self.run = folder / "r"
         pipeline.execute(self.recipe, self.run)
-        self.path = (self.run / "shards" / "manifest.json").resolve() if name == "manifest" else self.run / "run.json"
-        self.seed = self.path.read_bytes()
+        shards = (self.run / "shards").resolve()
+        receipts = sorted((self.run / "documents").resolve().joinpath(".receipts").iterdir())
+        paths = {
+            "manifest": [shards / "manifest.json"],
+            "run": [self.run / "run.json"],
+            "shards": [*sorted(shards.glob("*.bin")), shards / "documents.parquet", shards / "tokenizer.json"],
+            "receipts": [*receipts, *sorted((self.run / "documents").resolve().glob(".*.json"))],
+        }[name]
+        self.name, self.seeds = name, {path: path.read_bytes() for path in paths}
 
-    def case(self, data):
+    def case(self, noise):
+        for path, seed in self.seeds.items():
+            path.write_bytes(seed)
+        path = noise.choice(list(self.seeds))
+        change = either if path.suffix == ".json" and self.seeds[path][:1] in b"{[" else mutant
+        path.write_bytes(change(noise, self.seeds[path]))
+        return self.looked_at()
+
+    def looked_at(self):
         from gpu_curate import shards_check
         from gpu_curate.loader import ShardLoader
         from gpu_curate.runs.checks import check_run_directory
+        from gpu_curate.runs.cleaning import clean
+        from gpu_curate.runs.finished import open_run
+        from gpu_curate.runs.planning import make_plan
         from gpu_curate.runs.state import run_state
+        from gpu_curate.store.artifact import Box
         from gpu_curate.store.run_directory import latest_shards, shard_sets
 
-        self.path.write_bytes(data)
         outcomes = set()
         calls = [
             lambda: run_state(self.run),
@@ -196,6 +289,22 @@ class Run:
             lambda: shards_check.info(self.run / "shards"),
             lambda: ShardLoader(self.run / "shards", "train", 1, 8),
         ]
+        if self.name == "shards":
+            calls += [
+                lambda: shards_check.head(self.run / "shards", 3),
+                lambda: [
+                    ShardLoader(self.run / "shards", "train", 1, 8, align_documents=True, as_torch=False).batch(0)
+                ],
+            ]
+        if self.name == "run":
+            calls += [lambda: open_run(self.run), lambda: make_plan(self.recipe, self.run), lambda: clean(self.run)]
+        if self.name == "receipts":
+            calls = [
+                lambda: run_state(self.run),
+                lambda: open_run(self.run),
+                lambda: make_plan(self.recipe, self.run),
+                lambda: [Box((self.run / "documents").resolve()).receipt("000000")],
+            ]
         for call in calls:
             outcomes.add(guarded(call))
         return "+".join(sorted(outcomes))
@@ -214,9 +323,28 @@ def guarded(call):
 
 def make_case(kind, folder, noise):
     """A function that tries one mutant and says what came of it."""
-    if kind in ("manifest", "run"):
+    if kind in ("manifest", "run", "shards", "receipts"):
         run = Run(folder, kind)
-        return lambda: run.case(mutant(noise, run.seed))
+        return lambda: run.case(noise)
+    if kind == "reference":
+        from gpu_curate.stages.reference_sets import items
+
+        files = seeds(kind)
+
+        def reference():
+            path = folder / noise.choice(list(files))
+            path.write_bytes((either if path.suffix == ".json" else mutant)(noise, files[path.name]))
+            return guarded(lambda: list(items(str(path), ["text", "q"])))
+
+        return reference
+    if kind == "recipe":
+        from gpu_curate import config
+
+        def recipe():
+            (folder / "r.yaml").write_bytes(mutant(noise, seeds(kind)["r.yaml"]))
+            return guarded(lambda: config.load(folder / "r.yaml"))
+
+        return recipe
     if kind == "tokenizer":
         from gpu_curate.config import Tokenizer
         from gpu_curate.tokenizer.loading import load
@@ -227,7 +355,7 @@ def make_case(kind, folder, noise):
         seed = path.read_bytes()
 
         def tokenizer():
-            path.write_bytes(mutant(noise, seed))
+            path.write_bytes(either(noise, seed))
             return guarded(lambda: load(Tokenizer(path=str(path), eot="<|endoftext|>")))
 
         return tokenizer
@@ -235,6 +363,7 @@ def make_case(kind, folder, noise):
         from gpu_curate.config import Language
         from gpu_curate.text.language import LanguageId, model_path
 
+        texts = ["the ferry " * 40, "паром отходит", "夕方の潮", "".join(chr(i) for i in range(32, 2000)), "x" * 5000]
         seed, path = model_path(Language(model="lid.176.ftz")).read_bytes(), folder / "model.ftz"
 
         def model():
@@ -243,7 +372,7 @@ def make_case(kind, folder, noise):
                 at = noise.randrange(noise.choice([120, 3000, len(data)]))
                 data[at] = noise.choice([0, 1, 0x7F, 0x80, 0xFF])
             path.write_bytes(data[: noise.choice([len(data), len(data), noise.randrange(len(data))])])
-            return guarded(lambda: LanguageId(Language(model=str(path))))
+            return guarded(lambda: LanguageId(Language(model=str(path))).predict(texts))
 
         return model
 

@@ -18,7 +18,7 @@ from corpora import write_corpus
 from places import ROOT
 from test_current_folder import archive
 
-from gpu_curate.tokenizer import train
+from gpu_curate.tokenizer.training import train
 
 pytest.importorskip("trafilatura")
 pytest.importorskip("resiliparse")

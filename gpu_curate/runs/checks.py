@@ -11,7 +11,7 @@ from gpu_curate.errors import ConfigError, CorruptError
 from gpu_curate.runs.places import Boxes
 from gpu_curate.stages.order import intake_of
 from gpu_curate.store.files import read_json
-from gpu_curate.store.run_directory import RUN_FILE, read_run_file
+from gpu_curate.store.run_directory import RUN_FILE, run_faults
 
 _ROOTS = ("sources", "normalize", "pii")  # what a run directory is about: another one is another run
 
@@ -56,12 +56,18 @@ def check_run_directory(run: Path, config: Config) -> None:
             )
         return
     try:
-        before = read_json(path)["config"]
+        facts = read_json(path)
+        faults = run_faults(facts)
+        before = facts["config"]
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program", "choose another folder with --out") from e
+    if faults:
+        raise ConfigError(
+            f"{path} is not a run file of this program ({'; '.join(faults[:3])})", "choose another folder with --out"
+        )
     boxes: Boxes | None = None
     with contextlib.suppress(ConfigError):  # its cache is gone, and is made again
-        boxes = Boxes(run, read_run_file(run))
+        boxes = Boxes(run, facts)
     if boxes is not None and not any(r.counts.documents for r in boxes.box("documents").receipts()):
         return  # a first try that read nothing: nothing would be mixed
     now = public(config)

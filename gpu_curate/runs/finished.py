@@ -16,7 +16,7 @@ from gpu_curate.stages import Context
 from gpu_curate.stages.order import BESIDE
 from gpu_curate.stages.rule_values import rules_of_run
 from gpu_curate.store.files import read_json
-from gpu_curate.store.run_directory import FINGERPRINT, RUN_FILE, below
+from gpu_curate.store.run_directory import FINGERPRINT, RUN_FILE, below, run_faults
 from gpu_curate.store.snapshot import Snapshot, read_snapshot, snapshot_path
 
 
@@ -34,9 +34,12 @@ def open_run(run: Path, shards: str | None = None) -> Context:
         raise ConfigError(f"{run} is not a run directory: it has no {RUN_FILE}")
     try:
         info = read_json(path)
+        faults = run_faults(info)
         prints, config = info["fingerprints"], info["config"]
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program") from e
+    if faults:
+        raise ConfigError(f"{path} is not a run file of this program ({'; '.join(faults[:3])})")
     cache = cache_in(info, path)
     made_by = {p.parent.name: p.read_text().strip() for p in sorted(run.glob(f"*/{FINGERPRINT}"))}
     if shards is not None:

@@ -14,7 +14,7 @@ from gpu_curate.stages.order import BESIDE
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import read_json
 from gpu_curate.store.lock import lock_holder
-from gpu_curate.store.run_directory import RUN_FILE, below, disk_bytes, latest_shards, shard_sets
+from gpu_curate.store.run_directory import RUN_FILE, below, disk_bytes, latest_shards, run_faults, shard_sets
 
 
 def _how_far(run: Path, boxes: dict[str, dict[str, Any]], complete: bool) -> dict[str, Any]:
@@ -61,8 +61,11 @@ def _run_facts(path: Path) -> dict[str, Any]:
     facts: dict[str, Any] = read_json(path)
     kinds = {"folders": dict, "started": str, "backend": dict}
     wrong = [k for k, kind in kinds.items() if not isinstance(facts, dict) or not isinstance(facts.get(k), kind)]
-    if wrong or not all(isinstance(f, str) for f in facts["folders"].values()) or "shards" not in facts["folders"]:
-        raise CorruptError(f"{path} is not a run file of this program ({', '.join(wrong) or 'folders'})", "run again")
+    faults = (
+        wrong or run_faults(facts) or [f"folders.{b}" for b in ("shards", "documents") if b not in facts["folders"]]
+    )
+    if faults:
+        raise CorruptError(f"{path} is not a run file of this program ({'; '.join(faults[:3])})", "run again")
     return facts
 
 

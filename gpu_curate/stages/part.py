@@ -175,10 +175,12 @@ def _compile_seconds() -> float:
 
 
 def _cpu_seconds() -> float:
-    import psutil
-
     ended = os.times()  # a child takes its own past, and that of its children, to whoever waits for it
     total = time.process_time() + ended.children_user + ended.children_system
+    try:
+        import psutil
+    except ImportError:  # then children count once they have ended
+        return total
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             times = child.cpu_times()

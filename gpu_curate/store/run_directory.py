@@ -84,7 +84,33 @@ def read_run_file(run: Path) -> dict[str, Any]:
         facts = json.loads((run / RUN_FILE).read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return facts if isinstance(facts, dict) else {}
+    return {} if run_faults(facts) else dict(facts)
+
+
+def run_faults(facts: Any) -> list[str]:
+    """What in the data of a run.json is of another kind than this program writes: `key: value`."""
+    if not isinstance(facts, dict):
+        return [f"{facts!r:.80}"]
+    kinds = {"started": str, "config": dict, "fingerprints": dict, "folders": dict, "backend": dict}
+    kinds |= {"machine": dict, "versions": dict}
+    faults = [
+        f"{key}: {facts[key]!r:.80}" for key, kind in kinds.items() if key in facts and not isinstance(facts[key], kind)
+    ]
+    faults += [
+        f"{key}: {facts[key]!r:.80}" for key in ("latest", "split") if not isinstance(facts.get(key), dict | None)
+    ]
+    if not faults:
+        latest = facts.get("latest") or {}
+        named = {"latest.shards": latest.get("shards"), "latest.report": latest.get("report")}
+        named |= {"cache": facts.get("cache"), "latest.cache": latest.get("cache")}
+        named |= {f"folders.{box}": name for box, name in facts.get("folders", {}).items()}
+        named |= {f"fingerprints.{box}": print_ for box, print_ in facts.get("fingerprints", {}).items()}
+        if isinstance(latest.get("folders"), dict | None):
+            named |= {f"latest.folders.{box}": name for box, name in (latest.get("folders") or {}).items()}
+        else:
+            faults.append(f"latest.folders: {latest['folders']!r:.80}")
+        faults += [f"{key}: {name!r:.80}" for key, name in named.items() if not isinstance(name, str | None)]
+    return faults
 
 
 def latest_shards(run: Path) -> Path | None:

@@ -685,3 +685,30 @@ def test_tasks_that_wait_for_a_server_do_not_hold_up_each_other(tmp_path, tokeni
     assert len(failed) == 4
     assert facts["documents"]["read"] == 4
     assert sum(slept) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_rows_and_kept_values_cut_a_partition_too(tmp_path, tokenizer, monkeypatch, kept):
+    """Five million documents of one letter are 5 MB of text and took 2.9 GiB; what is kept beside a text has any length."""
+    from gpu_curate.stages.documents import writing
+
+    monkeypatch.setattr(writing, "_LEAST_BESIDE_BYTES", 0)
+    monkeypatch.setattr(writing, "ROW_BYTES", 1 if kept else 2000)
+    keys = {"url": "u" * 2000} if kept else {}
+    path = jsonl(tmp_path / "a.jsonl", TEXTS, **keys)
+    data = recipe(path, tokenizer, run={"engine": "inline", "partition_bytes": 6100})
+    runs = {}
+    for name, kept_columns in (("cut", ["url"] * kept), ("whole", [])):
+        data["sources"][0]["keep_columns"] = kept_columns
+        if name == "whole":
+            monkeypatch.setattr(writing, "ROW_BYTES", 1)
+        pipeline.execute(config.parse(data), tmp_path / name)
+        folder = tmp_path / name / read_json(tmp_path / name / "run.json")["folders"]["documents"]
+        parts = sorted(folder.glob("part-*.parquet"))
+        runs[name] = [pq.read_table(p)["row"].to_pylist() for p in parts if ".text" not in p.name]
+    assert runs["whole"] == [list(range(12))]
+    assert [row for part in runs["cut"] for row in part] == list(range(12))
+    assert len(runs["cut"]) == (6 if kept else 4)
+    assert (tmp_path / "cut" / "shards" / "train_000000.bin").read_bytes() == (
+        tmp_path / "whole" / "shards" / "train_000000.bin"
+    ).read_bytes()

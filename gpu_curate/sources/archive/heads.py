@@ -24,6 +24,8 @@ _ARC_IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|(?=.*::|(?:[^:]*:){3})[0-9A-Fa-f:
 _ARC_DATE = re.compile(r"(?:19|20)\d{6}(?:\d{4}(?:\d{2}(?:\d{3})?)?)?")
 LENGTH = re.compile(r"\+?(\d{1,18})")
 _ARC_NEXT = re.compile(rb"(?i:HTTP/)|[12] \d ")
+# a date, or an address: without an HTTP status line behind it no line is sure that has neither
+_ARC_TELLING = re.compile(rb"(?:19|20)\d{6}|\d\.\d{1,3}\.\d|:[0-9A-Fa-f.]*:")
 _ENOUGH = 3  # points of evidence, of 6
 _VERSION_1, _VERSION_2 = 5, 10  # fields
 
@@ -117,6 +119,8 @@ def next_record(buffer: bytes, at: int, arc: bool | None) -> int:
         for hint in _ARC_HINT.finditer(buffer, at, found if found >= 0 else len(buffer)):
             start = hint.end()
             end = buffer.find(b"\n", start, start + MAX_LINE) + 1
+            if not _ARC_TELLING.search(buffer, start, end) and not _ARC_NEXT.match(buffer, end):
+                continue  # most lines of a file that is no archive
             if end and (header := arc_header(buffer[start:end], buffer[end : end + 5])) and header.sure:
                 return start
     return found

@@ -29,6 +29,8 @@ from gpu_curate.store.receipts import Counts, Receipt
 _SCRUB_BYTES = 1 << 18  # texts that are searched for personal data in one call; four times as much is no faster
 _SCRUB_ITEMS = 1 << 14
 _GROUP_ROWS = 16384  # of a row group, in documents/ and texts/
+ROW_BYTES = 512  # of memory that a document takes beside its text and what is kept, in this stage or a later one
+_LEAST_BESIDE_BYTES = 32 << 20  # of these that a partition may have, however small `partition_bytes` is
 MAX_TEXT_BYTES = (1 << 31) - 1  # of a document: int32 offsets in a string column, and in the kernels' statistics
 
 
@@ -44,10 +46,10 @@ class _Waiting(NamedTuple):
 class PartitionWriter:
     """Puts the items of one read task into partitions, each with a receipt as soon as it is whole.
 
-    The first partition has the task's name; more text than `partition_bytes` goes on in `NAME-001`, `NAME-002`, ... A receipt
-    counts what became of the items from its partition's first on, and says at which place the next one begins; so a task
-    that was killed goes on there. The receipt of the first appears last and lists the others: it says that the task is
-    whole. Until then it is an open one.
+    The first partition has the task's name; more text than `partition_bytes` goes on in `NAME-001`, `NAME-002`, ..., and so
+    do more rows and kept values than memory of that size holds. A receipt counts what became of the items from its
+    partition's first on, and says at which place the next one begins; so a task that was killed goes on there. The receipt
+    of the first appears last and lists the others: it says that the task is whole. Until then it is an open one.
 
     Args:
         by_reference: the partitions refer to the source's texts.
@@ -66,6 +68,7 @@ class PartitionWriter:
         }  # columns of a record that keep their name nowhere
         self._task, self._box, self._part, self._source = part, part.box, part.name, source
         self._rejects_box = part.boxes.box("rejects") if part.boxes.has("rejects") else None
+        self._beside_limit = max(intake.partition_bytes, _LEAST_BESIDE_BYTES)
         self._limit, self._strict = intake.partition_bytes, intake.strict
         self._origin_of = source if by_reference else None
         self._normalize = normalizer(intake.normalize)
@@ -97,7 +100,7 @@ class PartitionWriter:
         self._texts: list[bytes] = []
         self._kept: dict[str, list[str | None]] = {}
         self._origin = None if self._origin_of is None else OriginWriter(self._origin_of)
-        self._bytes = 0
+        self._bytes = self._beside_bytes = 0  # of texts; of what is kept, and of rows
         self._counts = Tally()
         self._markup_sample: list[tuple[str, str]] = []
         self._sampled_chars = 0
@@ -195,7 +198,9 @@ class PartitionWriter:
         except BaseException as e:
             self._reject(Reject(item.row, None, guard.refusal(e), guard.head(text)), piece)
             return
-        if self._bytes + len(text) > self._limit and self._rows["doc_id"]:
+        beside = ROW_BYTES + (sum(len(v) for v in columns.values() if v) if columns else 0) + len(group or "")
+        full = self._bytes + len(text) > self._limit or self._beside_bytes + beside > self._beside_limit
+        if full and self._rows["doc_id"]:
             self._flush(place)
             if self.moved:  # this one is there, too
                 return
@@ -216,6 +221,7 @@ class PartitionWriter:
         for name, values in self._kept.items():
             values.append(columns.get(name))
         self._bytes += len(text)
+        self._beside_bytes += beside
         if markup is not None:
             self._sample(*markup)
         self._counts.document(path, item.charset_evidence)
