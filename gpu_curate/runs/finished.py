@@ -38,6 +38,7 @@ def open_run(run: Path, shards: str | None = None) -> Context:
         prints, config = info["fingerprints"], info["config"]
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program") from e
+    faults = faults or [f"fingerprints.{box}" for box in ("documents", "decisions") if box not in prints]
     if faults:
         raise ConfigError(f"{path} is not a run file of this program ({'; '.join(faults[:3])})")
     cache = cache_in(info, path)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from gpu_curate.errors import ConfigError, one_line
 from gpu_curate.sources import Record, Reject, Skip, Split
 from gpu_curate.sources.files import is_remote, open_raw
+from gpu_curate.sources.parquet_pages import MAX_PAGE_BYTES, largest_page
 from gpu_curate.sources.sections import ParquetSource
 
 _BATCH_ROWS = 1024
@@ -124,7 +125,7 @@ class ParquetReader:
                 for group in range(split.start, stop):
                     first = row
                     row += file.metadata.row_group(group).num_rows
-                    skip = yield from self._row_group(file, group, first, skip)
+                    skip = yield from self._row_group(file, f, is_remote(split.path), group, first, skip)
         except (pa.ArrowException, OSError, OverflowError) as e:
             yield Reject(row, None, f"unreadable: {one_line(e)}", cut=True)
 
@@ -147,6 +148,19 @@ class ParquetReader:
         of_dictionary = max(text.data_page_offset - (text.dictionary_page_offset or 0), 0)
         return bool(text.total_compressed_size - of_dictionary <= _NUMBER_BYTES * rows + (1 << 16))
 
+    def _refuse_pages(self, opened: Any, remote: bool, metadata: pq.FileMetaData, group: int) -> None:
+        """Raises: OSError: a page that is read would take more memory than a partition, unpacked."""
+        for chunk in self._chunks(metadata, group):
+            claimed = max(chunk.total_uncompressed_size, chunk.total_compressed_size)
+            if remote and claimed <= MAX_PAGE_BYTES:
+                continue  # a request for each page would cost more than the file
+            offset = chunk.dictionary_page_offset or chunk.data_page_offset
+            largest = largest_page(opened, min(offset, chunk.data_page_offset), chunk.total_compressed_size)
+            if largest > MAX_PAGE_BYTES:
+                raise OSError(
+                    f"column {chunk.path_in_schema!r} has a page of {largest} bytes, unpacked; at most {MAX_PAGE_BYTES} are read"
+                )
+
     def _batch_rows(self, metadata: pq.FileMetaData, group: int) -> int:
         nbytes = sum(max(c.total_uncompressed_size, 0) for c in self._chunks(metadata, group))
         if nbytes > _DICTIONARY_BYTES and self._repeats(metadata, group):
@@ -155,12 +169,13 @@ class ParquetReader:
         return max(min(_BATCH_ROWS, rows), 1)
 
     def _row_group(
-        self, file: pq.ParquetFile, group: int, row: int, skip: int
+        self, file: pq.ParquetFile, opened: Any, remote: bool, group: int, row: int, skip: int
     ) -> Generator[Record | Reject | Skip, None, int]:
         """The items of a row group but for the first `skip`. Returns: how many are still to be left out."""
         columns = [self.source.text_column, *self._keep]
         stop = row + file.metadata.row_group(group).num_rows
         try:
+            self._refuse_pages(opened, remote, file.metadata, group)
             rows = self._batch_rows(file.metadata, group)
             for batch in file.iter_batches(rows, [group], columns=columns, use_threads=False):
                 if skip:

@@ -26,6 +26,7 @@ from gpu_curate.sources.compression import decompressed
 from gpu_curate.sources.files import find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
 from gpu_curate.sources.listing import File, Listing, is_hidden
+from gpu_curate.sources.parquet_pages import MAX_PAGE_BYTES, largest_page
 from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.documents.schema import PASSED_OVER, SCHEMA, TEXT
 from gpu_curate.stages.part import Part
@@ -199,6 +200,7 @@ def _parquet(raw: IO[bytes], fields: list[str]) -> Iterator[str]:
     columns = dict.fromkeys(f if f in names else f.partition(".")[0] for f in fields)
     present = [c for c in columns if c in names]
     if present:
+        _refuse_pages(raw, file.metadata)
         read = 0
         for batch in file.iter_batches(1024, columns=present, use_threads=False):
             read += batch.num_rows
@@ -206,6 +208,17 @@ def _parquet(raw: IO[bytes], fields: list[str]) -> Iterator[str]:
                 yield from _fields(row, fields)
         if read != file.metadata.num_rows:  # Arrow takes a page of no values for the last of its row group
             raise InputError(f"{read} rows, its footer has {file.metadata.num_rows}")
+
+
+def _refuse_pages(raw: IO[bytes], metadata: pq.FileMetaData) -> None:
+    """Raises: InputError: a page would take more memory than a partition, unpacked."""
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            start = min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset)
+            largest = largest_page(raw, start, chunk.total_compressed_size)
+            if largest > MAX_PAGE_BYTES:
+                raise InputError(f"a page of {largest} bytes, unpacked; at most {MAX_PAGE_BYTES} are read")
 
 
 def _texts(path: str, name: str, data: bytes, fields: list[str]) -> Iterator[str]:

@@ -204,3 +204,43 @@ def test_long_texts_come_in_batches_of_few_rows(tmp_path, dictionary):
     assert count == rows
     assert held < 80 << 20
     assert peak < 160 << 20
+
+
+@pytest.mark.parametrize(
+    "options", [{"use_dictionary": False}, {}, {"data_page_version": "2.0"}, {"write_page_checksum": True}]
+)
+def test_a_page_that_unpacks_to_more_than_a_partition_is_refused_before_it_is_unpacked(tmp_path, monkeypatch, options):
+    """29 kB of zstd with one text of 300 MiB took 4 GiB; the sizes are told by the pages' own headers, whatever the footer says."""
+    from gpu_curate.sources import parquet
+
+    monkeypatch.setattr(parquet, "MAX_PAGE_BYTES", 1 << 20)
+    path = tmp_path / "a.parquet"
+    texts = ["x" * (2 << 20), *(f"text {i}" for i in range(50))]
+    pq.write_table(pa.table({"n": range(51), "text": texts}), path, compression="zstd", row_group_size=17, **options)
+    before = pa.total_allocated_bytes()
+    items = []
+    reader = ParquetReader(ParquetSource(name="s", type="parquet", path=str(path)))
+    for split in reader.splits(str(path), path.stat().st_size, 1 << 20):
+        for item in reader.read(split):
+            items.append(item)
+            assert pa.total_allocated_bytes() - before < 1 << 20
+    assert [i.row for i in items] == list(range(51))
+    assert [isinstance(i, Reject) for i in items] == [True] * 17 + [False] * 34
+    assert "column 'text' has a page of 2" in items[0].reason
+    assert "at most 1048576 are read" in items[0].reason
+
+
+def test_the_largest_page_is_found_behind_statistics_of_any_length(tmp_path):
+    from gpu_curate.sources.parquet_pages import largest_page
+
+    path = tmp_path / "a.parquet"
+    texts = ["y" * 3000 + str(i) for i in range(40)] + ["z" * 50_000] + ["w"] * 500
+    for options in ({"use_dictionary": False}, {"data_page_version": "2.0"}, {}):
+        pq.write_table(
+            pa.table({"text": texts}), path, compression="none", data_page_size=4096, write_batch_size=1, **options
+        )
+        chunk = pq.read_metadata(path).row_group(0).column(0)
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        with path.open("rb") as f:
+            assert 50_000 < largest_page(f, start, chunk.total_compressed_size) < 250_000
+            assert largest_page(f, 1, 1 << 30) >= 0  # what is no header ends the walk
