@@ -35,6 +35,7 @@ from gpu_curate.runs.cleaning import clean
 from gpu_curate.runs.pipeline import Outcome
 from gpu_curate.runs.state import run_state
 from gpu_curate.stages.documents.schema import LEDGER
+from gpu_curate.stages.partition_text import text_file
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer.training import train
@@ -105,6 +106,11 @@ class Runs:
 @pytest.fixture
 def runs(tmp_path, corpus, tokenizer):
     return Runs(tmp_path, tokenizer)
+
+
+def text_files(outcome: Outcome) -> list[Path]:
+    box = outcome.context.box("documents")
+    return [text_file(box, part) for part in box.parts()]
 
 
 def manifest(outcome: Outcome) -> dict[str, Any]:
@@ -341,6 +347,8 @@ def test_a_kept_column_that_is_added_reads_again_and_computes_nothing(runs):
     }  # fmt: skip
     assert second.context.folders["documents"] == first.context.folders["documents"]
     assert shard_bytes(second) == shard_bytes(first)
+    files = [[p.stat().st_ino for p in text_files(o)] for o in (first, second)]
+    assert files[0] == files[1]  # one place on the disk
     rows = pq.read_table(second.context.box("shards").folder / "documents.parquet").to_pylist()
     assert all(r["url"].endswith(f"/{r['row']}") for r in rows)
     assert_same(second, runs.from_nothing(second, {"keep_columns": ["url"]}))

@@ -236,7 +236,7 @@ class Box:
         for entry in receipt.files:
             old = self.folder / entry.file
             new = os.path.join(os.path.dirname(entry.file), old.name.replace(before, after, 1))
-            _link(old, self.folder / new)
+            link_file(old, self.folder / new)
             files.append(dataclasses.replace(entry, file=new))
         receipt = dataclasses.replace(
             receipt,
@@ -276,7 +276,7 @@ class Box:
         return tuple(table[name].to_numpy() for name in names)
 
 
-def _link(source: Path, target: Path) -> None:
+def link_file(source: Path, target: Path) -> None:
     """Publish `target` with the content of `source`: a link where the file system has them, else a copy."""
     with publish(target) as temp:
         try:

@@ -1,4 +1,4 @@
-"""What a task with a limit takes over from an earlier one that began with the same pieces.
+"""What a task with a limit takes over from an earlier one that began with the same pieces; texts that two partitions share.
 
 `max_documents` and `max_bytes` make one task of a source, read in order until the limit. Under another limit, or with files
 added behind, its first partitions are the same. They are taken over as they are, and reading goes on behind them, as after a kill.
@@ -13,7 +13,8 @@ from gpu_curate.stages.documents.corpus import Corpus, Entry
 from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.documents.intake import Intake
 from gpu_curate.stages.documents.tasks import refers
-from gpu_curate.store.artifact import Box
+from gpu_curate.stages.partition_text import text_file, text_hash
+from gpu_curate.store.artifact import Box, link_file
 
 
 def take_over(boxes: Boxes, intake: Intake, corpus: Corpus) -> None:
@@ -62,3 +63,20 @@ def _states(entry: Entry) -> list[tuple[Any, ...]]:
     """Every piece, and the state of its file."""
     states = entry.states or {}
     return [(states.get(str(p[0])), *p) for p in entry.pieces]
+
+
+def share_texts(box: Box, corpus: Corpus) -> None:
+    """Let texts that earlier partitions have too take no second place on the disk: a kept column was added, a file touched.
+
+    The earlier one gets a link to what was just written. A file system without links keeps both.
+    """
+    written = {name: box.receipt(name) for name in box.parts() if name.partition("-")[0] in corpus.new}
+    texts = {text_hash(receipt): name for name, receipt in written.items() if receipt is not None}
+    for receipt in Box(box.folder).receipts() if texts else ():
+        name = texts.get(text_hash(receipt))
+        before = text_file(box, receipt.part)
+        if name is None or receipt.part.partition("-")[0] in corpus.tasks or not before.is_file():
+            continue
+        now = text_file(box, name)
+        if before.stat().st_size == now.stat().st_size and not before.samefile(now):
+            link_file(now, before)

@@ -11,7 +11,7 @@ from gpu_curate.errors import ConfigError, FatalError, UnreachableError
 from gpu_curate.privacy import identity
 from gpu_curate.sources import Split
 from gpu_curate.stages import Boxes, Stage
-from gpu_curate.stages.documents.beginnings import take_over
+from gpu_curate.stages.documents.beginnings import share_texts, take_over
 from gpu_curate.stages.documents.corpus import LIBRARIES, Corpus, plain_identity, survey
 from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.documents.intake import Intake
@@ -128,6 +128,7 @@ class Documents(Stage):
                 f"{changed[0].file.path} changed while it was read ({len(changed)} files did)",
                 "run again when it is still",
             )
+        share_texts(box, corpus)
 
     def run(self, part: Part) -> Receipt[Counts]:
         task = ReadTask(part.task[0], [Piece(Split(*p[0]), *p[1:]) for p in part.task[1]], part.task[2])
