@@ -96,7 +96,7 @@ def json_mutant(noise, seed):
         above, key = noise.choice(places if deep else places[: max(len(places) // 50, 20)])
         match noise.randrange(6):
             case 0 | 1:
-                above[key] = noise.choice(STRANGE)
+                above[key] = json.loads(json.dumps(noise.choice(STRANGE)))
             case 2:
                 other, at = noise.choice(places)
                 if at in other if isinstance(other, dict) else at < len(other):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -11,7 +12,7 @@ from corpora import recipe, write_corpus
 
 from gpu_curate import config
 from gpu_curate.api.pipeline import execute
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, GpuCurateError
 from gpu_curate.loader import shards_folder
 from gpu_curate.runs.cleaning import clean
 from gpu_curate.runs.finished import open_run
@@ -175,3 +176,20 @@ def test_a_run_directory_that_is_itself_a_link_is_worked_in(finished, tmp_path):
     execute(recipe_, tmp_path / "r")
     assert run_state(tmp_path / "r")["complete"]
     assert (tmp_path / "disk" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("config", []), ("folders", "x"), ("folders", {"documents": 1, "shards": "s"}), ("folders", {}), ("latest", 3),
+     ("latest", {"folders": [1]}), ("fingerprints", [1]), ("backend", None), ("cache", 7), ("folders", {"documents": "x" * 5000, "shards": "s"})],
+)  # fmt: skip
+def test_a_run_file_whose_values_are_of_another_kind_is_one_error(copy, key, value):
+    run, recipe_ = copy
+    facts = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**facts, key: value}))
+    for look in (run_state, open_run, clean, lambda r: execute(recipe_, r)):
+        with contextlib.suppress(GpuCurateError):  # what does not need the value goes on
+            look(run)
+    if not isinstance(value, dict) and key != "latest":
+        with pytest.raises(ConfigError, match=rf"run\.json is not a run file of this program \({key}"):
+            open_run(run)

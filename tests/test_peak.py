@@ -1,6 +1,6 @@
 """The peak of every process of a run, with the default partitions, on files that expand: at most 3 x partition_bytes + 512 MiB.
 
-Each bomb is read by a run of its own in scripts/soak; scripts/test has a run over small ones.
+Each bomb is read by a run of its own, in scripts/soak.
 """
 
 from __future__ import annotations

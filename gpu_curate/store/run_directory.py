@@ -28,6 +28,7 @@ FINGERPRINT = ".fingerprint"
 MANIFEST = "manifest.json"
 LINKS = ("shards", "report")  # plain names that stand for the latest
 PRINT_CHARS = 12  # of a fingerprint, in a folder's name
+_LONGEST_NAME = 255  # of a file; the system refuses a longer one
 _EXCHANGE = 2  # RENAME_EXCHANGE
 _AT_FDCWD = -100
 
@@ -38,7 +39,8 @@ def below(run: Path, name: Any) -> Path:
     Raises:
         ConfigError: the name is absolute, goes up, or is a link that leads out: others may have written it.
     """
-    if not isinstance(name, str) or not name or os.path.isabs(name) or ".." in name.split("/") or "\0" in name:
+    parts = name.split("/") if isinstance(name, str) else [".."]
+    if not name or os.path.isabs(name) or ".." in parts or "\0" in name or max(map(len, parts)) > _LONGEST_NAME:
         raise ConfigError(
             f"run directory {run} names {name!r}, which is not a file or folder below it",
             "restore its files from a copy",
@@ -110,6 +112,8 @@ def run_faults(facts: Any) -> list[str]:
         else:
             faults.append(f"latest.folders: {latest['folders']!r:.80}")
         faults += [f"{key}: {name!r:.80}" for key, name in named.items() if not isinstance(name, str | None)]
+        boxes = facts.get("folders", {"documents": "", "shards": ""})
+        faults += [f"folders.{box}: None" for box in ("documents", "shards") if box not in boxes]
     return faults
 
 
