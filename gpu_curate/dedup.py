@@ -16,7 +16,7 @@ from typing import IO, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from gpu_curate.document import TextColumn
-from gpu_curate.lsh import Fuzzy, band_column
+from gpu_curate.lsh import Fuzzy, content_key
 from gpu_curate.ops.minhash import MinHashSpec, jaccard, jaccard_exact, shingles
 from gpu_curate.ops.mix import fmix64
 
@@ -52,7 +52,7 @@ class Corpus(Protocol):
     Attributes:
         is_reference_N: bool, a document that survives whatever it resembles; those come last.
         train_only_N: bool, one that is compared with nothing here.
-        ops: the module of `band_edges` and `Components`: `gpu_curate.ops.components`, or its `plain` for few documents.
+        ops: the module of `Components`: `gpu_curate.ops.components`, or its `plain` for few documents.
         scratch: folder for a file without a name; None: the system's.
     """
 
@@ -68,7 +68,19 @@ class Corpus(Protocol):
     def __len__(self) -> int: ...
 
     def column(self, name: str, dtype: Any = np.uint64) -> Array:
-        """content_hi, content_lo, bytes, n_shingles, scope or a `band_column` of every document."""
+        """content_hi, content_lo, bytes or scope of every document."""
+
+    def equal_content(self) -> tuple[Array, Array]:
+        """Candidate pairs a < b, k - 1 of a bucket of k, of documents with text whose `content_key` is equal."""
+
+    def equal_band(self, b: int) -> tuple[Array, Array]:
+        """Candidate pairs a < b, k - 1 of a bucket of k, of documents with a shingle whose hash of band b is equal."""
+
+    def connect_band(self, b: int, components: Any) -> int:
+        """Connect the pairs of `equal_band`; returns how many."""
+
+    def matched(self) -> Array:
+        """Numbers of documents whose content key, or whose hash of a band, is that of an item that is `train_only`."""
 
     def texts(self, numbers: Array) -> list[bytes]:
         """The texts of some documents (sorted numbers are read fastest)."""
@@ -78,9 +90,6 @@ class Corpus(Protocol):
 
     def score(self, name: str) -> Array:
         """float64 of N; 0.0 for a reference."""
-
-    def place(self, array: Array) -> Any:
-        """An array where candidate pairs are looked for: on the host or the device."""
 
     def disk_error(self, error: OSError) -> Exception:
         """What to raise where the scratch file cannot be written; the error itself if nothing is to be added."""
@@ -99,6 +108,12 @@ class Clusters(NamedTuple):
     checked: dict[str, int]  # what checking against survivors did
 
 
+def with_text(corpus: Corpus) -> Array:
+    """bool of N: documents that can equal another."""
+    valid: Array = (corpus.column("bytes", np.int64) > 0) & ~corpus.train_only_N
+    return valid
+
+
 def exact_copies(corpus: Corpus, settings: Settings) -> tuple[Array, Array]:
     """Documents whose content (and scope) an earlier document has: (their numbers in order, that document's number).
 
@@ -106,13 +121,7 @@ def exact_copies(corpus: Corpus, settings: Settings) -> tuple[Array, Array]:
     """
     if not settings.exact:
         return _NO_PAIRS
-    nbytes = corpus.column("bytes", np.int64)
-    valid = (nbytes > 0) & ~corpus.train_only_N
-    del nbytes
-    key = corpus.column("content_hi")
-    if settings.by_group:
-        key = key ^ fmix64(corpus.column("scope"))
-    a, b = corpus.ops.band_edges(key, valid)
+    a, b = corpus.equal_content()
     same = np.ones(len(a), np.bool_)
     for name in ("content_lo", "content_hi", "bytes"):
         values = corpus.column(name)
@@ -120,13 +129,14 @@ def exact_copies(corpus: Corpus, settings: Settings) -> tuple[Array, Array]:
     exact = corpus.ops.Components(len(corpus))
     if not same.all():  # two different contents share 64 bits: compare every pair of those buckets
         lo = corpus.column("content_lo")
+        key = content_key(corpus.column("content_hi"), corpus.column("scope") if settings.by_group else None)
+        valid = with_text(corpus)
         for bucket in np.unique(key[a[~same]]):
             members = np.flatnonzero((key == bucket) & valid)
             order = members[np.lexsort((members, lo[members]))]
             alike = lo[order[:-1]] == lo[order[1:]]
             exact.add_edges(order[:-1][alike], order[1:][alike])
         a, b = a[same], b[same]
-    del key, valid
     if settings.exact == "compare":
         keep = [_equal_texts(corpus, x, y) for x, y in _pair_chunks(corpus, a, b)]
         alike = np.concatenate([*keep, np.zeros(0, np.bool_)])
@@ -157,23 +167,16 @@ def _pair_chunks(corpus: Corpus, a: Array, b: Array) -> Iterator[tuple[Array, Ar
     yield from zip(np.split(a, cuts), np.split(b, cuts), strict=True)
 
 
-def bucketed(corpus: Corpus) -> Array:
-    """bool of N: documents that have a shingle, and so lie in buckets."""
-    return (corpus.column("n_shingles", np.int64) > 0) & ~corpus.train_only_N
-
-
 def connect_bands(corpus: Corpus, fuzzy: Fuzzy, components: Any) -> int:
     """Connect every pair of documents that shares a bucket (and passes `verify` against each other); returns the pairs."""
-    valid = bucketed(corpus)
-    pairs = 0
+    bands = range(fuzzy.bands.num_bands)
     if not fuzzy.by_pair:
-        placed = corpus.place(valid)
-        for b in range(fuzzy.bands.num_bands):
-            pairs += components.add_band(corpus.place(corpus.column(band_column(b))), placed)
-        return pairs
-    by_content = np.lexsort((corpus.column("content_hi"), corpus.column("content_lo")))
-    for b in range(fuzzy.bands.num_bands):
-        x, y = _pairs_to_verify(corpus, corpus.column(band_column(b)), valid, by_content)
+        return sum(corpus.connect_band(b, components) for b in bands)
+    pairs = 0
+    rank_N = np.empty(len(corpus), np.int64)
+    rank_N[np.lexsort((corpus.column("content_hi"), corpus.column("content_lo")))] = np.arange(len(corpus))
+    for b in bands:
+        x, y = _pairs_to_verify(corpus, *corpus.equal_band(b), rank_N)
         pairs += len(x)
         label_N = components.labels()
         new = label_N[x] != label_N[y]  # the others would connect nothing
@@ -183,17 +186,23 @@ def connect_bands(corpus: Corpus, fuzzy: Fuzzy, components: Any) -> int:
     return pairs
 
 
-def _pairs_to_verify(corpus: Corpus, hash_N: Array, valid: Array, by_content: Array) -> tuple[Array, Array]:
+def _pairs_to_verify(corpus: Corpus, a_E: Array, b_E: Array, rank_N: Array) -> tuple[Array, Array]:
     """Candidate pairs of one band where a pair may fail: neighbours in a bucket, and everyone with its first document.
 
-    Buckets are in order of content, not of place, so that the pairs do not depend on where documents lie.
+    Buckets are in order of content (`rank_N`), not of place, so that the pairs do not depend on where documents lie.
     """
-    a, b = corpus.ops.band_edges(hash_N[by_content], valid[by_content])
-    chain = corpus.ops.Components(len(hash_N))
-    chain.add_edges(a, b)
-    first = chain.labels()[b]
-    far = first != a
-    return by_content[np.concatenate([a, first[far]])], by_content[np.concatenate([b, b[far]])]
+    chain = corpus.ops.Components(len(rank_N))
+    chain.add_edges(a_E, b_E)
+    members = np.unique(np.concatenate([a_E, b_E]))
+    bucket = chain.labels()[members]
+    order = np.lexsort((rank_N[members], bucket))
+    members, bucket = members[order], bucket[order]
+    begins = np.diff(bucket, prepend=-1) != 0
+    first = members[begins][np.cumsum(begins) - 1]
+    later = np.flatnonzero(~begins)
+    before, first, later = members[later - 1], first[later], members[later]
+    far = first != before
+    return np.concatenate([before, first[far]]), np.concatenate([later, later[far]])
 
 
 def _similarity(corpus: Corpus, a: Array, b: Array, fuzzy: Fuzzy) -> Array:
@@ -359,18 +368,10 @@ def _rank(corpus: Corpus, settings: Settings, members: Array) -> Array:
     return rank
 
 
-def train_only(corpus: Corpus, fuzzy: Fuzzy | None, label_N: Array) -> Array:
+def train_only(corpus: Corpus, label_N: Array) -> Array:
     """Numbers of the documents that share a bucket or their content with a `train_only` item, and their components."""
-    item_N = corpus.train_only_N
-    if not item_N.any():
+    if not corpus.train_only_N.any():
         return np.zeros(0, np.int64)
-    lo, nbytes = corpus.column("content_lo"), corpus.column("bytes", np.int64)
-    match_N = np.isin(lo, lo[item_N]) & (nbytes > 0)
-    if fuzzy is not None:
-        valid = corpus.column("n_shingles", np.int64) > 0
-        for b in range(fuzzy.bands.num_bands):
-            hash_N = corpus.column(band_column(b))
-            match_N |= np.isin(hash_N, hash_N[item_N & valid]) & valid
     hit = np.zeros(len(corpus), np.bool_)
-    hit[label_N[match_N]] = True
+    hit[label_N[corpus.matched()]] = True
     return np.flatnonzero(hit[label_N] & ~corpus.is_reference_N)

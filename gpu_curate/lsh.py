@@ -8,10 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gpu_curate.document import TextColumn
 from gpu_curate.ops.bands import BandSpec, band_hashes
 from gpu_curate.ops.content_hash import content_hash
 from gpu_curate.ops.minhash import MinHashSpec, signatures
+from gpu_curate.ops.mix import fmix64
+
+Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -33,8 +39,10 @@ class Fuzzy:
         return self.verify != "none" and self.verify_against == "survivor"
 
 
-def band_column(b: int) -> str:
-    return f"band_{b:02d}"
+def content_key(content_hi_N: Hashes, scope_N: Hashes | None) -> Hashes:
+    """uint64: documents of equal content, and scope, have one; different ones have one by chance only."""
+    key: Hashes = content_hi_N if scope_N is None else content_hi_N ^ fmix64(scope_N)
+    return key
 
 
 def hash_documents(text: TextColumn, fuzzy: Fuzzy | None, bands: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from gpu_curate import dedup
 from gpu_curate.api.batches import Array, batches, computed
 from gpu_curate.document import TextColumn
-from gpu_curate.lsh import Fuzzy, band_column, hash_documents
+from gpu_curate.lsh import Fuzzy, content_key, hash_documents
 from gpu_curate.ops import components as components_ops
 from gpu_curate.ops.bands import band_hashes
 from gpu_curate.ops.components import plain as plain_components
@@ -40,6 +40,7 @@ class MemoryCorpus:
         self._columns, self._settings, self._scope_N, self._score_N = columns, settings, scope_N, score_N
         self._starts = np.cumsum([0, *map(len, columns)])
         self.on_band: Any = None
+        self._valid_N: Any = None  # has_shingles_N, where the bands are compared
         n, fuzzy = int(self._starts[-1]), settings.fuzzy
         self.is_reference_N = np.arange(n) >= len(columns[0])
         self.train_only_N = np.zeros(n, np.bool_)
@@ -84,21 +85,37 @@ class MemoryCorpus:
 
     def column(self, name: str, dtype: Any = np.uint64) -> Array:
         """See `dedup.Corpus`. Not a copy: nobody may write to it."""
-        if name == "n_shingles":
-            return self.has_shingles_N.astype(dtype)
         if name == "bytes":
             return self._bytes_N
         if name == "scope":
             assert self._scope_N is not None
             return self._scope_N
-        if name.startswith("content"):
-            half: Array = self._content_2N[0 if name == "content_hi" else 1]
-            return half
-        b = int(name.removeprefix(band_column(0)[:-2]))
+        half: Array = self._content_2N[0 if name == "content_hi" else 1]
+        return half
+
+    def equal_content(self) -> tuple[Array, Array]:
+        """See `dedup.Corpus`."""
+        scope_N = self._scope_N if self._settings.by_group else None
+        a_E, b_E = self.ops.band_edges(content_key(self._content_2N[0], scope_N), dedup.with_text(self))
+        return a_E, b_E
+
+    def equal_band(self, b: int) -> tuple[Array, Array]:
+        """See `dedup.Corpus`."""
+        a_E, b_E = self.ops.band_edges(self.bands_BN[b], self.has_shingles_N)
+        return a_E, b_E
+
+    def connect_band(self, b: int, components: Any) -> int:
+        """See `dedup.Corpus`."""
         if self.on_band is not None:
             self.on_band(b)
-        band: Array = self.bands_BN[b]
-        return band
+        if self._valid_N is None:
+            self._valid_N = self._placed(self.has_shingles_N)
+        pairs: int = components.add_band(self._placed(self.bands_BN[b]), self._valid_N)
+        return pairs
+
+    def matched(self) -> Array:
+        """See `dedup.Corpus`: no text is `train_only`."""
+        return np.zeros(0, np.int64)
 
     def texts(self, numbers: Array) -> list[bytes]:
         """See `dedup.Corpus`."""
@@ -118,7 +135,7 @@ class MemoryCorpus:
         return np.ascontiguousarray(self._signature_NH[numbers])
 
     def forget_signatures(self) -> None:
-        self._signature_NH = self._scope_N = self._score_N = None
+        self._signature_NH = self._scope_N = self._score_N = self._valid_N = None
 
     def score(self, name: str) -> Array:
         """See `dedup.Corpus`."""
@@ -130,8 +147,8 @@ class MemoryCorpus:
         values[: len(self._score_N)] = self._score_N
         return values
 
-    def place(self, array: Array) -> Any:
-        """See `dedup.Corpus`."""
+    def _placed(self, array: Array) -> Any:
+        """An array where the texts lie: on the host or the device."""
         if not self._columns[0].on_gpu:
             return array
         from gpu_curate.device.backend import to_device

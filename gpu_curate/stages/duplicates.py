@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,18 +15,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gpu_curate import dedup, lsh
-from gpu_curate.document import MAX_FILES, ROW_BITS, TextColumn
+from gpu_curate.document import MAX_FILES, ROW_BITS
 from gpu_curate.errors import ConfigError
-from gpu_curate.ops import components as components_ops
-from gpu_curate.ops.components import Components, band_edges
+from gpu_curate.ops.components import Components
 from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.part import Part
-from gpu_curate.stages.partition_text import host_text, verified_text
-from gpu_curate.stages.reference_sets import ReferenceCounts
+from gpu_curate.stages.run_corpus import RunCorpus
 from gpu_curate.stages.sections import Dedup, Fuzzy, Reference
 from gpu_curate.stages.signatures import fuzzy_of
-from gpu_curate.store.artifact import Box
-from gpu_curate.store.files import DISK_ERRORS, disk_error, write_table
+from gpu_curate.store.files import write_table
 from gpu_curate.store.receipts import Counts
 
 FIRST_REFERENCE = MAX_FILES << ROW_BITS  # doc_ids from here up are items of reference sets
@@ -78,12 +72,11 @@ class DuplicateCounts(Counts):
 class Duplicates(Stage):
     """Connect documents of equal content or equal band hash, and name one survivor of each component.
 
-    Reads: signatures, reference_signatures; scores with `keep: highest:SCORE`; documents with `verify: exact`.
+    Reads: candidates; signatures and reference_signatures of the documents that share a hash; scores with
+    `keep: highest:SCORE`; texts with `verify: exact`.
     Writes: clusters.parquet (every document of a component of two or more) and train_only.parquet (doc_id of every
     document that matches a `train_only` set, with the rest of its component).
-    Memory: about 100 bytes a document at the peak, whatever the number of bands (measured at 1 to 4 million documents, a
-    fifth of them duplicates): connecting a band takes 8 for the id, 8 for the band, 12 to sort it, 4 for the component.
-    Time: 1.8 CPU seconds per million documents for 14 bands, of which connecting takes 0.5 (scripts/bench/lsh.py).
+    Memory: a seventh of a byte a document, and about 150 bytes one that shares a hash with another.
     Source: Broder 1997; connected components as in Penedo et al. 2024, arXiv:2406.17557, section 3.4.
     Deviates: a document without a shingle can only be an exact duplicate; an empty one is none.
     With `verify` and `verify_against: survivor` a component is only where duplicates are looked for: from its best document
@@ -99,7 +92,7 @@ class Duplicates(Stage):
     def __init__(self, dedup: Dedup, references: Sequence[Reference]):
         self.section = dedup
         self.references = references
-        boxes = ["documents", "signatures"]
+        boxes = ["documents", "signatures", "candidates"]
         if self._actions:
             boxes += ["references", "reference_signatures"]
         if dedup.fuzzy is not None and dedup.fuzzy.keep.startswith("highest:"):
@@ -121,9 +114,9 @@ class Duplicates(Stage):
         }
 
     def make(self, part: Part) -> Made:
-        corpus = RunCorpus(part.boxes, self.references)
         settings = settings_of(self.section)
         fuzzy = settings.fuzzy
+        corpus = RunCorpus(part.boxes, self.references, 0 if fuzzy is None else fuzzy.bands.num_bands)
         components = Components(len(corpus))
         copies, originals = dedup.exact_copies(corpus, settings)
         components.add_edges(originals, copies)
@@ -131,18 +124,18 @@ class Duplicates(Stage):
         if fuzzy is not None and not fuzzy.by_pair and _curator_wanted(part.backend, self.section.fuzzy):
             pairs, how = _connect_by_curator(part.boxes, corpus, fuzzy, components), "gpu (NeMo Curator)"
         elif fuzzy is not None:
-            pairs, how = dedup.connect_bands(corpus, fuzzy, components), "cpu" if fuzzy.by_pair else part.backend
+            pairs, how = dedup.connect_bands(corpus, fuzzy, components), "cpu"
         label_N = components.labels()
         del components
         found = dedup.clusters(corpus, settings, label_N, copies, originals)
         clusters = _table(corpus, found, dedup.measured(corpus, settings, found))
-        train_only = dedup.train_only(corpus, fuzzy, label_N)
+        train_only = dedup.train_only(corpus, label_N)
         folder = part.box.folder
         paths = (folder / "clusters.parquet", folder / "train_only.parquet")
         write_table(paths[0], clusters, row_group_size=65536)
         write_table(paths[1], pa.table({"doc_id": np.sort(corpus.doc_id_N[train_only])}))
         counts = DuplicateCounts(
-            documents=len(corpus),
+            documents=corpus.documents,
             backend=how,
             candidate_pairs=int(pairs),
             components=len(np.unique(clusters["cluster"].filter(pc.greater(clusters["size"], 1)).to_numpy())),
@@ -175,132 +168,6 @@ def _table(corpus: RunCorpus, found: dedup.Clusters, jaccard: np.ndarray) -> pa.
     return table if (np.diff(by_id) > 0).all() else table.take(pa.array(by_id))
 
 
-class RunCorpus:
-    """A `dedup.Corpus` of a run's files: all documents in the order of the files, whatever their numbers, then those of the
-    reference sets."""
-
-    ops: ModuleType = components_ops
-
-    def __init__(self, boxes: Boxes, references: Sequence[Reference]):
-        self.boxes, self._references = boxes, references
-        pairs = [("documents", "signatures")]
-        if boxes.has("reference_signatures"):
-            pairs.append(("references", "reference_signatures"))
-        self.parts: list[tuple[Box, Box, str]] = []  # documents box, signatures box, partition
-        for documents, signatures in pairs:
-            of_documents, of_signatures = boxes.box(documents), boxes.box(signatures)
-            self.parts += [
-                (of_documents, of_signatures, p) for p in of_documents.parts() if self._compared(documents, p)
-            ]
-        # Of this object, not of the process: a process may outlive a run, and its folder.
-        self._text_column = functools.lru_cache(maxsize=2)(self._read_text)
-        self._files = [pq.ParquetFile(s.verified(p, ".parquet"), memory_map=False) for _, s, p in self.parts]
-        counts = [f.metadata.num_rows for f in self._files]
-        self.starts = np.cumsum([0, *counts])  # of the partitions, as they lie
-        self.doc_id_N = np.empty(self.starts[-1], np.int64)
-        for (of_documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
-            (self.doc_id_N[start:stop],) = of_documents.columns(part, "doc_id")
-        # Number in the corpus → where it lies; None: they lie in order. They do unless files were added to the run.
-        self._lies_N: np.ndarray | None = None
-        place_N = boxes.snapshot().places(self.doc_id_N)
-        if (place_N[1:] <= place_N[:-1]).any():
-            self._lies_N = np.argsort(place_N, kind="stable")
-        actions = {r.name: r.action for r in references}
-        is_reference_N = self.doc_id_N >= FIRST_REFERENCE
-        train_only_N = np.zeros(len(self), np.bool_)
-        for (of_documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
-            if start < stop and is_reference_N[start]:
-                train_only_N[start:stop] = actions[of_documents.counts(part, ReferenceCounts).set] == "train_only"
-        self.doc_id_N = self._ordered(self.doc_id_N)
-        self.is_reference_N, self.train_only_N = self._ordered(is_reference_N), self._ordered(train_only_N)
-
-    def _ordered(self, lying_N: np.ndarray) -> np.ndarray:
-        """Values of the documents as they lie, in the order of the corpus."""
-        return lying_N if self._lies_N is None else lying_N[self._lies_N]
-
-    def _places(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of documents of the corpus: index of their partition, and row in it."""
-        lying = numbers if self._lies_N is None else self._lies_N[numbers]
-        owner = np.searchsorted(self.starts, lying, side="right") - 1
-        return owner, lying - self.starts[owner]
-
-    def _compared(self, box: str, part: str) -> bool:
-        if box == "documents":
-            return True
-        return self._references[int(part)].action != "decontaminate"
-
-    def __len__(self) -> int:
-        return len(self.doc_id_N)
-
-    def column(self, name: str, dtype: Any = np.uint64) -> np.ndarray:
-        """One column of signatures/ for every document."""
-        values = np.empty(len(self), dtype)
-        for file, start, stop in zip(self._files, self.starts[:-1], self.starts[1:], strict=True):
-            values[start:stop] = file.read([name], use_threads=False)[name].to_numpy()
-        return self._ordered(values)
-
-    def texts(self, numbers: np.ndarray) -> list[bytes]:
-        """The texts of some documents (sorted numbers are read fastest)."""
-        out: list[Any] = [b""] * len(numbers)
-        owner, rows = self._places(numbers)
-        for part in np.unique(owner):
-            where = np.flatnonzero(owner == part)
-            column = self._text_column(part)
-            for i in where:
-                out[i] = column.raw(int(rows[i]))
-        return out
-
-    def _read_text(self, part: int) -> TextColumn:
-        documents, _, name = self.parts[part]
-        return host_text(verified_text(documents, name))
-
-    def signature_rows(self, numbers: np.ndarray) -> np.ndarray:
-        """uint32 signatures of some documents."""
-        owner, row_in_part = self._places(numbers)
-        rows, where = [], []
-        for part in np.unique(owner):
-            _, signatures, name = self.parts[part]
-            column = signatures.read_table(name, ["signature"])["signature"].combine_chunks()
-            where.append(np.flatnonzero(owner == part))
-            taken = column.take(pa.array(row_in_part[where[-1]]))
-            width = column.type.byte_width // 4
-            buffer = np.frombuffer(taken.buffers()[1], np.uint32)[taken.offset * width :]
-            rows.append(buffer[: len(taken) * width].reshape(-1, width))
-        out = np.empty((len(numbers), rows[0].shape[1]), np.uint32)
-        out[np.concatenate(where)] = np.concatenate(rows)
-        return out
-
-    def score(self, name: str) -> np.ndarray:
-        """float64 of N: a column of scores/; 0.0 for a reference."""
-        scores = self.boxes.box("scores")
-        values = np.zeros(len(self), np.float64)
-        for (documents, _, part), start, stop in zip(self.parts, self.starts[:-1], self.starts[1:], strict=True):
-            if documents.folder != self.boxes.box("documents").folder:
-                continue
-            table = scores.read_table(part)
-            if name not in table.column_names:
-                raise ConfigError(
-                    f"dedup.fuzzy.keep: highest:{name}: no such score (there are {', '.join(sorted(table.column_names))})"
-                )
-            values[start:stop] = table[name].to_numpy()
-        return self._ordered(values)
-
-    def place(self, array: np.ndarray) -> Any:
-        """The array where the run puts documents."""
-        if self.boxes.backend != "gpu":
-            return array
-        from gpu_curate.device.backend import to_device
-
-        return to_device(array)
-
-    @property
-    def scratch(self) -> Path:
-        return self.boxes.box("duplicates").folder
-
-    def disk_error(self, error: OSError) -> Exception:
-        return disk_error(self.scratch, error) if error.errno in DISK_ERRORS else error
-
-
 def settings_of(section: Dedup) -> dedup.Settings:
     """What makes a duplicate, as plain values."""
     fuzzy = section.fuzzy
@@ -319,9 +186,7 @@ def _connect_by_curator(boxes: Boxes, corpus: RunCorpus, fuzzy: lsh.Fuzzy, compo
     """All bands through NeMo Curator on every GPU of the run; returns the number of pairs."""
     from gpu_curate.ops.components import curator
 
-    valid = corpus.place(dedup.bucketed(corpus))
-    bands = range(fuzzy.bands.num_bands)
-    edges = (band_edges(corpus.place(corpus.column(lsh.band_column(b))), valid) for b in bands)
+    edges = (corpus.equal_band(b) for b in range(fuzzy.bands.num_bands))
     folder = boxes.box("duplicates").folder / ".curator"
     label_N, pairs = curator.connect(edges, len(corpus), folder, len(boxes.devices), boxes.devices)
     member = np.flatnonzero(label_N != np.arange(len(label_N)))

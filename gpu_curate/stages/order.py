@@ -59,17 +59,21 @@ def _references(config: Config) -> Stage | None:
     return References(config.references, config.normalize) if config.references else None
 
 
+def _against_sets(config: Config) -> bool:
+    """True if documents are compared with reference sets as wholes."""
+    return any(r.action != "decontaminate" for r in config.references)
+
+
 def _signatures(config: Config) -> Stage:
     from gpu_curate.stages.signatures import Signatures
 
-    return Signatures(config.dedup.fuzzy)
+    return Signatures(config.dedup.fuzzy, _against_sets(config))
 
 
 def _reference_signatures(config: Config) -> Stage | None:
     from gpu_curate.stages.signatures import ReferenceSignatures
 
-    compared = any(r.action != "decontaminate" for r in config.references)
-    return ReferenceSignatures(config.dedup.fuzzy) if compared else None
+    return ReferenceSignatures(config.dedup.fuzzy) if _against_sets(config) else None
 
 
 def _scores(config: Config) -> Stage:
@@ -100,6 +104,12 @@ def _tokens(config: Config) -> Stage:
 
 def _deduplicates(config: Config) -> bool:
     return bool(config.dedup.exact) or config.dedup.fuzzy is not None
+
+
+def _candidates(config: Config) -> Stage | None:
+    from gpu_curate.stages.candidates import Candidates
+
+    return Candidates(config.dedup, config.references) if _deduplicates(config) else None
 
 
 def _duplicates(config: Config) -> Stage | None:
@@ -135,6 +145,7 @@ STAGES = (
     OfRecipe("contamination", _contamination),
     OfRecipe("tokenizer", _tokenizer),
     OfRecipe("tokens", _tokens),
+    OfRecipe("candidates", _candidates),
     OfRecipe("duplicates", _duplicates),
     OfRecipe("decisions", _decisions),
     OfRecipe("shards", _shards),

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from gpu_curate import lsh
+from gpu_curate.buckets import write_tables
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.stages import Made, Stage
@@ -19,15 +20,20 @@ from gpu_curate.stages.part import Part
 from gpu_curate.stages.partition_text import text_hash
 from gpu_curate.stages.sections import Fuzzy
 from gpu_curate.stages.text_counts import TextCounts
+from gpu_curate.store.files import publish
 from gpu_curate.store.receipts import Counts, Receipt
+
+TABLES = ".buckets"  # suffix
 
 
 class Signatures(Stage):
     """Hash every document once; compare nothing.
 
-    Reads: documents(text, group).  Writes: content_hi, content_lo uint64, bytes int64, n_shingles int64, scope uint64,
-    band_00.. uint64; with `verify: signature` also signature, H uint32 a document.
-    Disk: 8 * num_bands + 40 bytes a document (4 * num_hashes more with `verify: signature`).
+    Reads: documents(text, group).  Writes: content_hi, content_lo uint64, bytes int64, n_shingles int64, scope uint64; with
+    `verify: signature` also signature, H uint32 a document. And part.buckets (see `buckets`): table 0 the content hashes of
+    documents with text, table 1 + b the hashes of band b of those with a shingle. With `scope: group` and reference sets to
+    compare with, the same tables once more without the scope, for items stand in no group.
+    Disk: 12 * num_bands + 52 bytes a document (4 * num_hashes more with `verify: signature`).
     Memory: partition text, 4 * H + 8 * B bytes a document.  On the device: see ops.minhash.
     """
 
@@ -36,8 +42,12 @@ class Signatures(Stage):
     follows: ClassVar[str | None] = "documents"
     on_device: ClassVar[bool] = True
 
-    def __init__(self, fuzzy: Fuzzy | None):
-        self.fuzzy = fuzzy
+    def __init__(self, fuzzy: Fuzzy | None, against_sets: bool = False):
+        """
+        Args:
+            against_sets: whole documents are compared with reference sets.
+        """
+        self.fuzzy, self.against_sets = fuzzy, against_sets
 
     def made_of(self, receipt: Receipt[Counts]) -> str:
         of = receipt.counts
@@ -50,7 +60,17 @@ class Signatures(Stage):
         if fuzzy is None:
             return None
         keys = {"shingle_words", "num_bands", "rows_per_band", "seed", "family", "scope"}
-        return {**fuzzy.model_dump(include=keys), "store_signature": fuzzy.verify == "signature"}
+        settings = {**fuzzy.model_dump(include=keys), "store_signature": fuzzy.verify == "signature"}
+        return {**settings, "unscoped": True} if self._unscoped else settings
+
+    @property
+    def _unscoped(self) -> bool:
+        """True if the tables are written without the scope too."""
+        return self.against_sets and self._by_group
+
+    @property
+    def _by_group(self) -> bool:
+        return self.fuzzy is not None and self.fuzzy.scope == "group"
 
     def libraries(self) -> tuple[str, ...]:
         return ("xxhash",)
@@ -60,7 +80,7 @@ class Signatures(Stage):
 
         fuzzy, documents = self.fuzzy, str(self.follows)
         plain = None if fuzzy is None else fuzzy_of(fuzzy)
-        if fuzzy is not None and fuzzy.scope == "group":
+        if self._by_group:
             scope_N = scope_keys(part.read(documents, ["source", "group"]), fuzzy)
         else:
             scope_N = np.zeros(part.counts(documents, Counts).documents, np.uint64)
@@ -71,17 +91,24 @@ class Signatures(Stage):
             "bytes": made["bytes"],
             "scope": scope_N,
         }
+        scopes = (scope_N, None) if self._unscoped else (scope_N,)
+        tables: list[tuple[Any, Any]] = []
         if fuzzy is not None:
             columns["n_shingles"] = made["n_shingles"]
-            bands_NB = made.get("bands")
-            if bands_NB is None:
-                bands_NB = band_hashes(made["signature"], band_spec(fuzzy), scope_N).T
-            columns.update((lsh.band_column(b), bands_NB[:, b]) for b in range(fuzzy.num_bands))
             if fuzzy.verify == "signature":
                 columns["signature"] = _fixed_width(made["signature"])
+        for scope in scopes:
+            tables.append((lsh.content_key(columns["content_hi"], scope), made["bytes"] > 0))
+            if fuzzy is not None:
+                bands_NB = made.get("bands")  # hashed with the signatures where there is one scope
+                if bands_NB is None:
+                    bands_NB = band_hashes(made["signature"], band_spec(fuzzy), scope).T
+                tables += [(band_N, made["n_shingles"] > 0) for band_N in bands_NB.T]
+        with publish(part.path(TABLES)) as temp, temp.open("wb") as file:
+            write_tables(file, tables)
         table = pa.table({n: _column(c) for n, c in columns.items()})
         counts = TextCounts(documents=len(scope_N), bytes=int(made["bytes"].sum()), backend=how, **more)
-        return Made(counts, table, options={"use_dictionary": False, "compression": "none"})
+        return Made(counts, table, (part.path(TABLES),), {"use_dictionary": False, "compression": "none"})
 
 
 class ReferenceSignatures(Signatures):
@@ -89,6 +116,10 @@ class ReferenceSignatures(Signatures):
 
     name: ClassVar[str] = "reference_signatures"
     follows: ClassVar[str | None] = "references"
+
+    @property
+    def _by_group(self) -> bool:
+        return False  # an item stands in no group
 
 
 def _column(values: Any) -> Any:

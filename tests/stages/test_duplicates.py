@@ -212,6 +212,30 @@ def test_groups_are_apart(tmp_path, tokenizer):
     assert all(r["partner"] is None or r["partner"] // 6 == d // 6 for d, r in decided.items())
 
 
+@pytest.mark.parametrize("verify", ["none", "exact"])
+@pytest.mark.parametrize("action", ["dedup_against", "train_only"])
+def test_items_of_a_set_stand_in_no_group_and_meet_all(tmp_path, tokenizer, verify, action):
+    """Nearly equal documents of two groups stay apart, and both resemble the item of a set."""
+    rng = random.Random(5)
+    item, near = chain(rng, 1, 200, 2)
+    again = near.replace(near.split()[120], "other")
+    alone = " ".join(f"z{rng.randrange(10**6)}" for _ in range(100))
+    rows = [{"text": t, "group": g} for t, g in [(near, "a"), (again, "b"), (alone, "a"), (alone, "b"), (item, "c")]]
+    (tmp_path / "set.jsonl").write_text(json.dumps({"text": item}) + "\n")
+    sets = [{"name": "old", "path": str(tmp_path / "set.jsonl"), "action": action}]
+    fuzzy = {"scope": "group", "verify": verify}
+    run, decided, clusters = execute(tmp_path / "x", tokenizer, rows, fuzzy, references=sets)
+    if action == "dedup_against":
+        assert [r["keep"] for r in decided.values()] == [False, False, True, True, False]
+        assert len({clusters[d]["survivor"] for d in list(decided)[:2]}) == 1
+        assert [clusters[d]["kind"] for d in list(decided) if d in clusters] == ["fuzzy", "fuzzy", "exact"]
+    else:
+        assert all(r["keep"] for r in decided.values())
+        folders = read_json(run / "run.json")["folders"]
+        found = pq.read_table(run / folders["duplicates"] / "train_only.parquet")["doc_id"].to_pylist()
+        assert found == [list(decided)[i] for i in (0, 1, 4)]
+
+
 def test_an_older_corpus_takes_what_resembles_any_of_its_documents(tmp_path, tokenizer):
     """Two references of one chain: both are kept, and each takes what is like it, though only one could be the best."""
     texts = chain(random.Random(8), 9, 40, 4)
