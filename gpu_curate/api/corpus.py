@@ -195,9 +195,13 @@ def _compiled() -> bool:
 
 def _hashed_plainly(text: TextColumn, fuzzy: Fuzzy | None) -> dict[str, Any] | None:
     """`hash_documents` by the definition in NumPy; None: a text is not UTF-8, which only the twins define."""
+    from gpu_curate.ops.content_hash.plain import content_hash
     from gpu_curate.ops.minhash import plain
 
-    made = hash_documents(text, None, bands=False)
+    try:
+        made: dict[str, Any] = {"content": content_hash(text), "bytes": np.diff(text.offsets)}
+    except ImportError:
+        made = hash_documents(text, None, bands=False)
     if fuzzy is None:
         return made
     try:

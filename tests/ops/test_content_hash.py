@@ -40,3 +40,11 @@ def test_published_value_of_no_bytes():
 
 def test_no_documents():
     assert content_hash(TextColumn.from_texts([])).shape == (0, 2)
+
+
+def test_the_plain_way_gives_the_same():
+    from gpu_curate.ops.content_hash import plain
+
+    column = TextColumn.from_texts([b"x" * n for n in (0, 1, 16, 17, 240, 241, 5000)])
+    assert (plain.content_hash(column) == content_hash(column)).all()
+    assert plain.content_hash(column.slice(0, 0)).shape == (0, 2)
