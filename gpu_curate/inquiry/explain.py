@@ -19,7 +19,7 @@ from gpu_curate.quality.columns import PREFIX
 from gpu_curate.report.marks import marks
 from gpu_curate.report.reasons import meaning
 from gpu_curate.report.samples import Document, Library, shared_runs
-from gpu_curate.stages.duplicates import FIRST_REFERENCE, read_clusters
+from gpu_curate.stages.duplicates import read_clusters
 from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.reasons import NOT_DRAWN
 
@@ -57,6 +57,7 @@ def explain(stored: Stored, wanted: str | int) -> dict[str, Any]:
     documents = library.read(asked)
     document = documents[found.doc_id]
     reason, places = decided["reason"], _tokens_at(stored, found.doc_id)
+    failing = stored.failing(decided["failing"])
     if reason is None and not places and stored.not_drawn()["documents"]:
         reason = NOT_DRAWN
     for match in matched:
@@ -75,9 +76,9 @@ def explain(stored: Stored, wanted: str | int) -> dict[str, Any]:
         "kept": reason is None,
         "reason": reason,
         "why": meaning(reason or "kept", stored.config),
-        "failing": stored.failing(decided["failing"]),
+        "failing": failing,
         "rules": _rules(stored, found),
-        "partner": _partner(stored, document, documents.get(partner_id), reason) if partner_id is not None else None,
+        "partner": _partner(stored, document, documents.get(partner_id), failing) if partner_id is not None else None,
         "cluster": _cluster(stored, found.doc_id),
         "contamination": matched,
         "tokens_at": places,
@@ -130,11 +131,12 @@ def _rule(name: str, score: str, value: Any, bound: str, limit: Any, passes: boo
     return {"rule": name, "score": score, "value": value, "bound": bound, "limit": limit, "passes": bool(passes)}
 
 
-def _partner(stored: Stored, document: Document, other: Document | None, reason: str | None) -> dict[str, Any] | None:
+def _partner(stored: Stored, document: Document, other: Document | None, failing: list[str]) -> dict[str, Any] | None:
     if other is None:
         return None
-    kind = reason if reason and reason.endswith("_duplicate") else "contaminated"
-    kind = "reference_duplicate" if kind != "contaminated" and other.doc_id >= FIRST_REFERENCE else kind
+    kind = next(
+        (name for name in failing if name.endswith("_duplicate")), "contaminated"
+    )  # of a duplicate the survivor
     return {
         **_place(other),
         "kind": kind,

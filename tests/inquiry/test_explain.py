@@ -95,6 +95,21 @@ def test_the_partner_is_told_with_similarity_and_difference(run, rows):
     assert MinHashSpec().shingle_words == 5
 
 
+def test_the_partner_of_a_duplicate_that_fails_another_rule_first_is_its_survivor(run, rows):
+    stored = Stored(run)
+    row = next(
+        r
+        for r in rows
+        if (r["reason"] or "").startswith("gopher") and "exact_duplicate" in stored.failing(r["failing"])
+    )
+    facts = explain(stored, row["doc_id"])
+    assert (facts["reason"], facts["partner"]["kind"], facts["partner"]["jaccard"]) == (
+        row["reason"],
+        "exact_duplicate",
+        1.0,
+    )
+
+
 def test_a_benchmarks_item_is_told_with_the_words_it_shares(run, rows, inputs):
     covered = gc.open_run(run).sql("select doc_id from contamination where coverage = 1")["doc_id"].to_pylist()
     row = next(r for r in rows if r["doc_id"] in covered)
