@@ -14,7 +14,6 @@ import pyarrow as pa
 from gpu_curate.document import ROW_BITS, matching
 from gpu_curate.errors import ConfigError
 from gpu_curate.inquiry.stored import Array, Stored
-from gpu_curate.lsh import band_column
 from gpu_curate.privacy import cleaned
 from gpu_curate.report.samples import Library, excerpt
 from gpu_curate.stages.duplicates import FIRST_REFERENCE
@@ -213,16 +212,13 @@ def _buckets(stored: Stored, ids: Array) -> Array:
     """uint64 (members, bands + 1): the buckets of documents (in order), and their content; 0 has no meaning of its own."""
     fuzzy = stored.config.dedup.fuzzy
     assert fuzzy is not None
-    names = [band_column(b) for b in range(fuzzy.num_bands)]
-    found = np.empty((len(ids), len(names) + 1), np.uint64)
+    found = np.empty((len(ids), fuzzy.num_bands + 1), np.uint64)
     for part in stored.parts_with_documents:
         rows, places = matching(stored.columns("documents", part, "doc_id")[0], ids)
         if len(rows):
-            table = stored.table("signatures", part, [*names, "content_lo", "n_shingles"])
-            keys = np.stack([table[name].to_numpy()[rows] for name in (*names, "content_lo")], axis=1)
-            alone = table["n_shingles"].to_numpy()[rows] == 0  # in no bucket: a key that no other has
-            keys[alone, :-1] = (ids[places[alone]].astype(np.uint64) | np.uint64(1 << 63))[:, None]
-            found[places] = keys
+            (content_N,) = stored.columns("signatures", part, "content_lo")
+            found[places, :-1] = stored.bands(part, fuzzy.num_bands)[rows]
+            found[places, -1] = content_N[rows]
     return found
 
 

@@ -257,17 +257,13 @@ def estimates(stored: Stored, thresholds: tuple[float, ...] = (0.5, 0.6, 0.7, 0.
 
 def _share_a_bucket(stored: Stored, a: Array, b: Array, fuzzy: Fuzzy) -> Array:
     """bool of the pairs: they have an equal band."""
-    from gpu_curate.lsh import band_column
-
-    names = [band_column(i) for i in range(fuzzy.num_bands)]
     ids = np.unique(np.concatenate([a, b]))
-    keys = np.empty((len(ids), len(names)), np.uint64)
+    keys = np.empty((len(ids), fuzzy.num_bands), np.uint64)
     for part in stored.parts_with_documents:
         (doc_id,) = stored.columns("documents", part, "doc_id")
         rows, places = matching(doc_id, ids)
         if len(rows):
-            table = stored.table("signatures", part, names)
-            keys[places] = np.stack([table[name].to_numpy()[rows] for name in names], axis=1)
+            keys[places] = stored.bands(part, fuzzy.num_bands)[rows]
     shared: Array = (keys[np.searchsorted(ids, a)] == keys[np.searchsorted(ids, b)]).any(axis=1)
     return shared
 

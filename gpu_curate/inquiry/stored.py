@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gpu_curate.buckets import Tables
 from gpu_curate.config import Config
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError
@@ -26,6 +27,7 @@ from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.partition_text import host_text, read_origin, text_file
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.stages.shards import published_names
+from gpu_curate.stages.signatures import TABLES
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.run_directory import read_run_file
 
@@ -154,6 +156,17 @@ class Stored:
         files = self.context.snapshot().files
         names = {f["number"]: name for f, name in zip(files, published_names(files), strict=True)}
         return [(f["source"], f["path"], str(f["relative"]), names.get(i, "")) for i, f in enumerate(self.files())]
+
+    def bands(self, part: str, num_bands: int) -> Array:
+        """uint64 (N, bands): the bucket of every document of a partition in every band; of one without a shingle, which is in no
+        bucket, a number that no other has."""
+        (doc_id_N,) = self.columns("documents", part, "doc_id")
+        found = np.repeat((doc_id_N.astype(np.uint64) | np.uint64(1 << 63))[:, None], num_bands, axis=1)
+        tables = Tables(self.path("signatures", part, TABLES))
+        for band in range(num_bands):
+            hash_M, row_M = tables.read(1 + band, 0, (1 << 64) - 1)
+            found[row_M, band] = hash_M
+        return found
 
     def clusters(self) -> pa.Table:
         """clusters.parquet, in order of doc_id."""
