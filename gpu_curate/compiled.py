@@ -89,6 +89,9 @@ def bring(folder: Path) -> None:
 
 
 def compiled_before() -> bool:
-    """True if functions of this package are compiled for this user already."""
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    return any(any(Path(p).rglob("*.nbi")) for p in (given, own_folder(), os.environ.get(IMAGE)) if p)
+    """True if functions of this package, as it is now, are compiled for this user already. Looks at times, not at content."""
+    given, image = os.environ.get("NUMBA_CACHE_DIR"), os.environ.get(IMAGE)
+    if image and any(Path(image).rglob("*.nbi")):
+        return True
+    newest = max(path.stat().st_mtime for path in Path(__file__).parent.rglob("*.py"))
+    return any(index.stat().st_mtime > newest for p in (given, own_folder()) if p for index in Path(p).rglob("*.nbi"))

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
@@ -114,7 +115,7 @@ def test_a_cluster_whose_client_fails_is_closed(monkeypatch, error, raised):
     assert Cluster.open == 0
 
 
-@pytest.mark.parametrize("broken", ["_make_folders", "remove_temporaries", "write_json"])
+@pytest.mark.parametrize("broken", ["_make_directory", "remove_temporaries", "write_json"])
 def test_a_run_that_fails_before_its_first_task_closes_its_engine(tmp_path, monkeypatch, broken):
     write_inputs(tmp_path, documents=20)
     closed = []
@@ -129,3 +130,57 @@ def test_a_run_that_fails_before_its_first_task_closes_its_engine(tmp_path, monk
     with pytest.raises((OSError, Exception), match="no"):
         pipeline.execute(config.parse(recipe(tmp_path / "corpus", tmp_path / "tokenizer.json")), tmp_path / "r")
     assert closed
+
+
+class RecordingEngine:
+    """Four slots; records which tasks began and ended, in order. A task ends when no slot is free or nothing else comes."""
+
+    def __init__(self):
+        self.events, self._pool = [], ThreadPoolExecutor(4)
+
+    def slots(self, kind):
+        return 4 if kind == "cpu" else 0
+
+    def submit(self, kind, function, *args):
+        self.events.append(("begin", args[0].name))
+
+        def task():
+            made = function(*args)
+            self.events.append(("end", args[0].name))
+            return made
+
+        return self._pool.submit(task)
+
+    def restart(self):
+        raise AssertionError("no worker died")
+
+    def close(self, kill=False):
+        self._pool.shutdown()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_one_worker_compiles_a_step_and_the_others_do_something_else(tmp_path, monkeypatch, compiled):
+    write_inputs(tmp_path, documents=120)
+    engine = RecordingEngine()
+    monkeypatch.setattr(runner, "make_engine", lambda *args: engine)
+    monkeypatch.setattr(runner, "compiled_before", lambda: compiled)
+    data = recipe(tmp_path / "corpus", tmp_path / "tokenizer.json", run={"partition_bytes": 65536})
+    pipeline.execute(config.parse(data), tmp_path / "r")
+    for step in ("signatures", "scores"):
+        own = [what for what, name in engine.events if name == step]
+        assert len(own) >= 6
+        assert compiled or own[:2] == ["begin", "end"]
+    assert compiled or engine.events.index(("begin", "tokens")) < engine.events.index(("end", "scores"))
+
+
+def test_what_an_older_version_compiled_does_not_count(tmp_path, monkeypatch):
+    from gpu_curate import compiled
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled, "own_folder", lambda: tmp_path / "none")
+    monkeypatch.delenv(compiled.IMAGE, raising=False)
+    assert not compiled.compiled_before()
+    (tmp_path / "cpu.f-1.py311.nbi").touch()
+    assert compiled.compiled_before()
+    os.utime(tmp_path / "cpu.f-1.py311.nbi", (0, 0))
+    assert not compiled.compiled_before()

@@ -96,7 +96,8 @@ def running(
     progress.note(opening)
     for line in code_lines(config):
         progress.note(line)
-    if not compiled_before():
+    compiled = compiled_before()
+    if not compiled:
         progress.note("the first run on a machine compiles its kernels: about a minute of CPU, once")
     check_run_directory(run, config)
     check_output(run, config, "run directory")
@@ -141,7 +142,7 @@ def running(
             cache=cache,
             shared=parts.shared,
         )
-        runner = Runner(built, context.boxes, progress, engine, parts.kept)
+        runner = Runner(built, context.boxes, progress, engine, parts.kept, compiled)
         for warning in [*without_effect(config), *dict.fromkeys(planned.warnings)]:
             runner.warn(warning)
         outcome = _outcome(context, runner, prints, chosen, start)

@@ -46,7 +46,13 @@ class Runner:
     """Submits tasks when what they need is there, and looks after those that fail."""
 
     def __init__(
-        self, stages: list[Stage], boxes: Boxes, progress: Progress, engine: Engine, kept: frozenset[str] = frozenset()
+        self,
+        stages: list[Stage],
+        boxes: Boxes,
+        progress: Progress,
+        engine: Engine,
+        kept: frozenset[str] = frozenset(),
+        compiled: bool = True,
     ):
         self.of_run, self.progress, self.engine = boxes, progress, engine
         self.boxes = {s.name: _BoxState(s, ship(s)) for s in stages}
@@ -64,6 +70,8 @@ class Runner:
         self._crashed: dict[tuple[str, str], int] = {}  # how often a worker died with it, maybe for another task's sake
         self._closed = False
         self._submitted = False
+        # Steps whose kernels one worker has to compile first: the others load what it compiled, and do other work until then.
+        self._uncompiled = set() if compiled else {s.name for s in stages if s.on_device}
 
     def run(self) -> None:
         while not all(s.complete for s in self.boxes.values()):
@@ -249,7 +257,8 @@ class Runner:
                 waiting.append((name, part))
                 continue
             self._not_before.pop((name, part), None)
-            if alone and self._running:
+            compiling = name in self._uncompiled and any(name == other for other, _, _ in self._running.values())
+            if compiling or (alone and self._running):
                 waiting.append((name, part))
                 continue
             busy[kind] += 1
@@ -287,6 +296,7 @@ class Runner:
             state = self.boxes[name]
             try:
                 self._done(state, part, future.result())
+                self._uncompiled.discard(name)
             except CorruptError as e:
                 self._again(name, part, None if self._repair(e) else e)
             except RetryableError as e:
