@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpu_curate.config import Config
     from gpu_curate.errors import ConfigError, GpuCurateError, InputError
     from gpu_curate.loader import ShardLoader
+    from gpu_curate.loader.mixture import MixtureLoader
     from gpu_curate.quality.score import Score
     from gpu_curate.section import Section
     from gpu_curate.stages import Made, Stage
@@ -40,6 +41,7 @@ _MODULE_OF = {
     "InputError": "errors",
     "Made": "stages",
     "Part": "stages.part",
+    "MixtureLoader": "loader.mixture",
     "Run": "api.runs",
     "Score": "quality.score",
     "STAGES": "stages.order",
@@ -72,6 +74,7 @@ __all__ = [
     "GpuCurateError",
     "InputError",
     "Made",
+    "MixtureLoader",
     "Part",
     "Run",
     "Score",

@@ -219,7 +219,7 @@ def test_the_loaders_page_runs(shards):
     names = {"torch": pytest.importorskip("torch")}
     for block in code("loader.md"):
         if not block.startswith("# train.py"):
-            block = block.replace('"runs/quickstart"', repr(str(shards))).replace("1024", "64")
+            block = block.replace('"runs/quickstart"', repr(str(shards))).replace("1024", "64").replace('"wiki"', '"s"')
             exec(block, names)
     assert names["x"].shape == (16, 64)
     assert names["out"].shape == (2, 4, 64, 16)

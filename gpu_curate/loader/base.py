@@ -79,6 +79,10 @@ class DocumentBatch:
         """int32 (B, T): the document's number in `gpu_curate.loader.documents`; -1 for padding."""
         return self._both()[1]
 
+    def spread_as(self, position_ids: Any, document_ids: Any) -> None:
+        """Take these for position_ids and document_ids: who has them already, say on a device."""
+        self._spread = position_ids, document_ids
+
     def _both(self) -> Any:
         if self._spread is None:
             from gpu_curate.loader.rows import spread
@@ -258,13 +262,17 @@ class Batches:
         return self
 
     def __next__(self) -> Batch:
-        batch = self._loader.batch_at(self._loader.after(self.start, self._taken))
+        batch = self._loader.batch_at(self.place())
         self._taken += 1
         return batch
 
+    def place(self) -> Position:
+        """Where the next batch begins."""
+        return self._loader.after(self.start, self._taken)
+
     def state_dict(self) -> dict[str, Any]:
         """Plain data for a checkpoint; `batches(state=...)` goes on behind the batches taken so far."""
-        return self._loader.state_at(self._loader.after(self.start, self._taken))
+        return self._loader.state_at(self.place())
 
 
 def _curriculum(given: Mapping[int, int] | None, seq_len: int) -> tuple[tuple[int, int], ...] | None:

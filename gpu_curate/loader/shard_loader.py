@@ -119,7 +119,7 @@ class ShardLoader(Loader):
     @property
     def leftover_tokens(self) -> int:
         targets = self.batches_per_epoch * self.batch_size * self.world_size * self.seq_len
-        return max(int(self.tokens) - 1, 0) - targets
+        return max(int(self.tokens) - 1 - targets, 0)  # rows that hold padding have more room than there are tokens
 
     @functools.cached_property
     def waste(self) -> Waste:

@@ -108,11 +108,14 @@ class SplitRows:
         seq_len: int,
         options: RowOptions,
         need_segments: bool = False,
+        need_rows: bool = False,
     ):
         self.stream = Stream(directory, split)
         self.seq_len, self.options = seq_len, options
         need_bounds = need_segments or options.planned or options.align_documents or options.labels != "all"
         self.bounds: Array | None = document_bounds(self.stream) if need_bounds else None
+        self.dtype = self.stream.shards[0].dtype  # of ids as stored
+        self.padding = self._padding()
         self._segments = need_segments or options.labels != "all"  # rows of a batch are told apart by document
         self._windows = not options.planned and not options.align_documents and options.shuffle is None
         self._starts_R: Array | None = None
@@ -137,7 +140,7 @@ class SplitRows:
             assert self.bounds is not None
             self._starts_R = aligned_starts(self.bounds, length, seq_len)
             self.count = len(self._starts_R)
-        if need_bounds or options.shuffle is not None:  # else Numba is not loaded
+        if need_rows or need_bounds or options.shuffle is not None:  # else Numba is not loaded
             from gpu_curate.loader.order import EpochOrder
             from gpu_curate.loader.rows import Rows, stream_segments, window_segments
 
@@ -145,7 +148,6 @@ class SplitRows:
             self._rows = Rows(self.stream.shards, self.stream.starts)
             seed = None if options.random_offsets else options.shuffle
             self._order = EpochOrder(self.count, seed, options.shuffle_buffer)
-            self.dtype, self.padding = self.stream.shards[0].dtype, self._padding()
 
     def waste(self) -> Waste:
         """What this way of making rows wastes. Raises: ConfigError: no documents.parquet."""
@@ -180,6 +182,13 @@ class SplitRows:
             rows_B = self._order.range(epoch, first, first + count) if places is None else places
             segments = self._take(epoch, rows_B, x, y, self._slots(count), cut)
         return (x, y, segments) if cut == self.seq_len else (x.reshape(-1, cut), y.reshape(-1, cut), segments)
+
+    def tokens_of_row(self) -> float:
+        """Tokens of a row without padding, on average."""
+        if self._plan is None or not self.count:
+            return float(self.seq_len)
+        waste = self.waste()
+        return self.seq_len * (1 - waste.padding_fraction)
 
     def starts(self, epoch: int, first: int, count: int) -> Array:
         """int64: where the rows at places of an epoch start in the stream. Raises: ConfigError: they are no ranges of it."""
@@ -252,7 +261,10 @@ class SplitRows:
     def _padding(self) -> int:
         """The id that fills rows: as asked for, else the end-of-text token, else 0. It has no target."""
         if self.options.padding is not None:
-            return self.options.padding
+            padding = integer("padding", self.options.padding)
+            if not 0 <= padding <= np.iinfo(self.dtype).max:
+                raise ConfigError(f"padding {padding}: ids of {self.stream.directory} are {self.dtype.name}")
+            return padding
         return int(self.stream.manifest["eot_id"]) if self.stream.manifest else 0
 
     def _open_plan(self) -> Plan:

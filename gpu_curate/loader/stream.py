@@ -29,7 +29,7 @@ class Stream:
         split: train, or validation (val is the same).
     Attributes:
         manifest: its content; None without one.
-        shards: one array of ids per shard.
+        shards: one array of ids per shard. paths: of their files.
         length: tokens in all.
     Raises:
         ConfigError: no such directory, no such split, no shard. FatalError: see `Format.open`.
@@ -57,7 +57,13 @@ class Stream:
                 f"{self.directory}: no shard of split {self.split}",
                 hint=f"expected {PREFIX[self.split]}_000000.bin, ...",
             )
-        self._paths = paths
+        odd = next((i for i, shard in enumerate(self.shards) if shard.dtype != self.shards[0].dtype), None)
+        if odd is not None:  # rows are read by address, in one width
+            raise FatalError(
+                f"{paths[odd]}: holds {self.shards[odd].dtype.name} ids, {paths[0]} {self.shards[0].dtype.name}",
+                "shards of one folder have one type of ids: these are of two vocabularies",
+            )
+        self.paths = paths
         self.starts = np.cumsum([0, *map(len, self.shards)], dtype=np.int64).tolist()  # Python ints: no overflow
         self.length: int = self.starts[-1]
 
@@ -68,7 +74,7 @@ class Stream:
     @functools.cached_property
     def _identity(self) -> str:
         if self.manifest is None:
-            facts = [[os.path.basename(path), len(shard)] for path, shard in zip(self._paths, self.shards, strict=True)]
+            facts = [[os.path.basename(path), len(shard)] for path, shard in zip(self.paths, self.shards, strict=True)]
         else:
             facts = [[e["tokens"], e["sha256"]] for e in self.manifest["splits"][self.split]["shards"]]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -135,7 +136,7 @@ def test_the_tokens_are_where_it_says(run, rows):
 
 
 def _shard(run, stream, file):
-    return stream.shards[[p.name for p in stream._paths].index(file)].tolist()
+    return stream.shards[[Path(p).name for p in stream.paths].index(file)].tolist()
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,9 @@ def test_random_offsets_are_ranges_of_the_stream_and_reach_all_of_it(tmp_path):
         ({"random_offsets": True}, "need a seed"),
         ({"document_order": "random"}, "expected shards or dump"),
         ({"sources": []}, "no document of source"),
+        ({"packing": "pad", "padding": -1}, "padding -1: ids of .* are uint16"),
+        ({"packing": "pad", "padding": 65_536}, "padding 65536"),
+        ({"packing": "pad", "padding": "0"}, "padding '0': expected an integer"),
     ],
 )
 def test_odd_options_are_named(tmp_path, options, said):

@@ -511,6 +511,27 @@ def test_missing_folder_empty_folder_and_foreign_manifests_are_named(tmp_path):
         numpy_loader(tmp_path, "train", 1, 8)
 
 
+def test_shards_of_two_types_of_ids_are_not_read_as_one(tmp_path):
+    FORMATS["llmc"].write(tmp_path / "a_train_0.bin", np.arange(50, dtype=np.uint16))
+    FORMATS["llmc"].write(tmp_path / "a_train_1.bin", np.arange(50, dtype=np.uint32))
+    with pytest.raises(FatalError, match=r"a_train_1\.bin: holds uint32 ids, .*a_train_0\.bin uint16"):
+        numpy_loader(tmp_path, "train", 1, 8)
+
+
+def test_more_shards_than_descriptors_are_opened(tmp_path):
+    """A mapping keeps no descriptor: 1,024 are what a process usually has."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for number in range(200):
+        FORMATS["llmc"].write(tmp_path / f"train_{number:06d}.bin", np.full(10, number, np.uint16))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(100, soft), hard))
+    try:
+        loader = numpy_loader(tmp_path, "train", 1, 10, shuffle=1)
+        assert len({int(x[0, 0]) for x, _ in loader}) == 199
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_cut_shard_stops_the_loader_before_the_first_batch(folder):
     path = folder / "train_000001.bin"
     os.truncate(path, path.stat().st_size - 5)
