@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from gpu_curate.errors import InputError
 ROW_BITS = 36  # doc_id = file_number << 36 | row: 2^27 files of up to 2^36 rows in a positive int64
 MAX_FILES = 1 << 26  # file numbers from here up belong to reference sets
 MAX_ROWS = 1 << ROW_BITS
+
+# An array where the text lies: of NumPy, or of CuPy, which has no types. Docstrings say of what.
+Array: TypeAlias = Any
 
 
 def doc_id(file_number: int, row: int) -> int:
@@ -33,7 +36,7 @@ def doc_id(file_number: int, row: int) -> int:
     return file_number << ROW_BITS | row
 
 
-def is_cupy(array: Any) -> bool:
+def is_cupy(array: object) -> bool:
     """True if `array` lives on a CUDA device. Does not import CuPy."""
     return type(array).__module__.split(".")[0] == "cupy"
 
@@ -68,8 +71,8 @@ class TextColumn:
         InputError: wrong dtype, or offsets that decrease or leave the buffer.
     """
 
-    chars: Any
-    offsets: Any
+    chars: Array
+    offsets: Array
 
     def __post_init__(self) -> None:
         if self.chars.dtype != np.uint8 or self.offsets.dtype != np.int64 or self.offsets.ndim != 1:

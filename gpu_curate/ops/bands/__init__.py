@@ -15,11 +15,10 @@ Source: Leskovec, Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from gpu_curate.document import is_cupy
+from gpu_curate.document import Array, is_cupy
 from gpu_curate.errors import ConfigError, InputError
 from gpu_curate.ops import twin
 
@@ -47,7 +46,7 @@ class BandSpec:
         return self.num_bands * self.rows_per_band
 
 
-def band_hashes(sig_NH: Any, spec: BandSpec, scope_N: Any = None) -> Any:
+def band_hashes(sig_NH: Array, spec: BandSpec, scope_N: Array = None) -> Array:
     """Band hashes of every document, band-major: a band is one contiguous row, ready to be sorted or written.
 
     Args:

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gpu_curate.device.runtime import Device, Footprint, cuda
+from gpu_curate.document import Array
 from gpu_curate.ops.bands import BandSpec
 
 MAX_GRID_ROWS = 65535  # CUDA's limit of a grid's second dimension
@@ -20,7 +19,7 @@ def footprint(spec: BandSpec) -> Footprint:
     return Footprint(0, 8 * spec.num_bands)
 
 
-def band_hashes(sig_NH: Any, spec: BandSpec, scope_N: Any = None, device: Device | None = None) -> Any:
+def band_hashes(sig_NH: Array, spec: BandSpec, scope_N: Array = None, device: Device | None = None) -> Array:
     """See `gpu_curate.ops.bands.band_hashes`. Device memory: 8 * B bytes a document."""
     device = device or cuda()
     n = len(sig_NH)

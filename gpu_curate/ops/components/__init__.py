@@ -11,16 +11,14 @@ Source: union-find with path halving: Tarjan, van Leeuwen 1984; linked by index,
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gpu_curate.document import is_cupy
+from gpu_curate.document import Array, is_cupy
 from gpu_curate.errors import InputError
 from gpu_curate.ops import twin
 
 
-def band_edges(hash_N: Any, valid_N: Any = None) -> tuple[Any, Any]:
+def band_edges(hash_N: Array, valid_N: Array = None) -> tuple[Array, Array]:
     """The candidate pairs of one band.
 
     Args:
@@ -57,7 +55,7 @@ class Components:
         """Peak bytes for n documents while a band is added, the band's own hashes (8 a document) not counted."""
         return n * (index_dtype(n).itemsize + 8)
 
-    def add_band(self, hash_N: Any, valid_N: Any = None) -> int:
+    def add_band(self, hash_N: Array, valid_N: Array = None) -> int:
         """Connect the documents of equal hash in one band.
 
         Args:
@@ -112,7 +110,7 @@ def index_dtype(n: int) -> np.dtype:
     return np.dtype(np.int32 if n <= 1 << 31 else np.int64)
 
 
-def _check_band(hash_N: Any, valid_N: Any) -> None:
+def _check_band(hash_N: Array, valid_N: Array) -> None:
     if hash_N.dtype != np.uint64 or hash_N.ndim != 1:
         raise InputError(f"a band is uint64 of N, got {hash_N.dtype} of {hash_N.shape}")
     if valid_N is not None and (valid_N.dtype != np.bool_ or valid_N.shape != hash_N.shape):

@@ -9,16 +9,15 @@ top bits of different hashes are equal, which the comparison shows, those few do
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gpu_curate.device.runtime import Device, Footprint, cuda
+from gpu_curate.document import Array
 
 FOOTPRINT = Footprint(0, 60)  # keys, their sort's second buffer, order, sorted hashes and comparisons
 
 
-def band_edges(hash_N: Any, valid_N: Any = None, device: Device | None = None) -> tuple[Any, Any]:
+def band_edges(hash_N: Array, valid_N: Array = None, device: Device | None = None) -> tuple[Array, Array]:
     """See `gpu_curate.ops.components.band_edges`. Device memory: 60 bytes a document at most."""
     xp = (device or cuda()).xp
     n = len(hash_N)

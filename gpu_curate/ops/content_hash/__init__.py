@@ -10,13 +10,11 @@ Source: Collet, xxHash, XXH3 specification (doc/xxhash_spec.md of that project).
 
 from __future__ import annotations
 
-from typing import Any
-
-from gpu_curate.document import TextColumn
+from gpu_curate.document import Array, TextColumn
 from gpu_curate.ops import twin
 
 
-def content_hash(text: TextColumn) -> Any:
+def content_hash(text: TextColumn) -> Array:
     """xxh3-128 of every document.
 
     Args:

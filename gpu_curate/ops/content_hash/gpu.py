@@ -8,18 +8,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gpu_curate.device.runtime import Device, Footprint, cuda
-from gpu_curate.document import TextColumn
+from gpu_curate.document import Array, TextColumn
 
 SHORT_BYTES = 240  # the specification's border between its two families
 FOOTPRINT = Footprint(0, 16 + 8 + 8 + 1)  # the result, lengths, numbers of long documents
 
 
-def content_hash(text: TextColumn, device: Device | None = None) -> Any:
+def content_hash(text: TextColumn, device: Device | None = None) -> Array:
     """See `gpu_curate.ops.content_hash.content_hash`. Device memory: 33 bytes a document."""
     device = device or cuda()
     xp, n = device.xp, len(text)

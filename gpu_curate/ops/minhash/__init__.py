@@ -22,11 +22,11 @@ Source: Broder 1997, "On the resemblance and containment of documents"; splitmix
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from gpu_curate.document import TextColumn, is_cupy
+from gpu_curate.document import Array, TextColumn, is_cupy
 from gpu_curate.errors import ConfigError, InputError
 from gpu_curate.ops import twin
 from gpu_curate.ops.mix import splitmix64
@@ -69,7 +69,7 @@ class MinHashSpec:
         return stream >> np.uint64(32) | np.uint64(1) if self.family == "affine" else stream
 
 
-def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
+def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[Array, Array]:
     """MinHash signature of every document, straight from its bytes.
 
     Args:
@@ -83,7 +83,7 @@ def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
     return sig_NH, n_shingles_N
 
 
-def shingles(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
+def shingles(text: TextColumn, spec: MinHashSpec) -> tuple[Array, Array]:
     """Shingle hashes of every document, in reading order, repeats kept (spec.shingle_words is all that matters).
 
     Returns:
@@ -95,7 +95,7 @@ def shingles(text: TextColumn, spec: MinHashSpec) -> tuple[Any, Any]:
     return hash_S, offsets
 
 
-def jaccard(sig_NH: Any, pairs_P2: Any) -> Any:
+def jaccard(sig_NH: Array, pairs_P2: Array) -> Array:
     """Estimated Jaccard similarity of pairs of documents: the share of rows that agree.
 
     Args:
@@ -110,7 +110,7 @@ def jaccard(sig_NH: Any, pairs_P2: Any) -> Any:
     return twin("minhash", is_cupy(sig_NH)).jaccard(sig_NH, pairs_P2)
 
 
-def jaccard_exact(hash_S: Any, offsets: Any, pairs_P2: Any) -> Any:
+def jaccard_exact(hash_S: Array, offsets: Array, pairs_P2: Array) -> Array:
     """Jaccard similarity of the sets of shingle hashes of pairs of documents.
 
     Args:
@@ -126,7 +126,7 @@ def jaccard_exact(hash_S: Any, offsets: Any, pairs_P2: Any) -> Any:
     return twin("minhash", is_cupy(hash_S)).jaccard_exact(hash_S, offsets, pairs_P2)
 
 
-def _check_pairs(pairs_P2: Any, n: int) -> None:
+def _check_pairs(pairs_P2: Array, n: int) -> None:
     if pairs_P2.ndim != 2 or pairs_P2.shape[1] != 2 or pairs_P2.dtype != np.int64:
         raise InputError(f"pairs are int64 of (P, 2), got {pairs_P2.dtype} of {pairs_P2.shape}")
     if len(pairs_P2) and not (int(pairs_P2.min()) >= 0 and int(pairs_P2.max()) < n):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpu_curate.device.runtime import Device, Footprint, cuda
-from gpu_curate.document import TextColumn
+from gpu_curate.document import Array, TextColumn
 from gpu_curate.ops.minhash import EMPTY_ROW, MinHashSpec
 from gpu_curate.ops.words import gpu as words
 
@@ -31,7 +31,7 @@ def footprint(spec: MinHashSpec) -> Footprint:
     return Footprint(f.per_text_byte, f.per_document + 4 * spec.num_hashes + 48)
 
 
-def signatures(text: TextColumn, spec: MinHashSpec, device: Device | None = None) -> tuple[Any, Any]:
+def signatures(text: TextColumn, spec: MinHashSpec, device: Device | None = None) -> tuple[Array, Array]:
     """See `gpu_curate.ops.minhash.signatures`.
 
     Device memory: `footprint(spec)`: 0.9 bytes a byte of text, 8 a word, 4 * H + 56 a document.
@@ -53,7 +53,7 @@ def signatures(text: TextColumn, spec: MinHashSpec, device: Device | None = None
     return sig_NH, n_shingles_N
 
 
-def shingles(text: TextColumn, spec: MinHashSpec, device: Device | None = None) -> tuple[Any, Any]:
+def shingles(text: TextColumn, spec: MinHashSpec, device: Device | None = None) -> tuple[Array, Array]:
     """See `gpu_curate.ops.minhash.shingles`.
 
     Device memory: that of `word_hashes`, 8 bytes a shingle, 56 a document.
@@ -72,7 +72,7 @@ def shingles(text: TextColumn, spec: MinHashSpec, device: Device | None = None) 
     return hash_S, offsets
 
 
-def jaccard(sig_NH: Any, pairs_P2: Any, device: Device | None = None) -> Any:
+def jaccard(sig_NH: Array, pairs_P2: Array, device: Device | None = None) -> Array:
     """See `gpu_curate.ops.minhash.jaccard`. Device memory: 256 MiB of scratch and 8 bytes a pair."""
     xp = (device or cuda()).xp
     out = xp.empty(len(pairs_P2), np.float64)
@@ -84,7 +84,7 @@ def jaccard(sig_NH: Any, pairs_P2: Any, device: Device | None = None) -> Any:
     return out
 
 
-def jaccard_exact(hash_S: Any, offsets: Any, pairs_P2: Any, device: Device | None = None) -> Any:
+def jaccard_exact(hash_S: Array, offsets: Array, pairs_P2: Array, device: Device | None = None) -> Array:
     """See `gpu_curate.ops.minhash.jaccard_exact`. Device memory: 64 bytes a shingle."""
     device = device or cuda()
     xp, n = device.xp, len(offsets) - 1
@@ -107,7 +107,7 @@ def _defines(spec: MinHashSpec) -> tuple[str, str]:
     return f"SHINGLE_WORDS={spec.shingle_words}", f"FAMILY={int(spec.family == 'affine')}"
 
 
-def _tiles(word_offsets: Any, n: int, xp: Any) -> tuple[Any, Any, Any]:
+def _tiles(word_offsets: Array, n: int, xp: Any) -> tuple[Array, Array, Array]:
     """Shingles of each document; the document of each tile; tiles before each document."""
     n_words = word_offsets[1:] - word_offsets[:-1]
     n_shingles_N = xp.where(n_words >= n, n_words - (n - 1), xp.minimum(n_words, 1))
@@ -117,7 +117,7 @@ def _tiles(word_offsets: Any, n: int, xp: Any) -> tuple[Any, Any, Any]:
     return n_shingles_N, tile_doc_T, tiles_before
 
 
-def _offsets(counts: Any, xp: Any) -> Any:
+def _offsets(counts: Array, xp: Any) -> Array:
     """int64 of N + 1: the sum of the counts before each."""
     offsets = xp.zeros(len(counts) + 1, np.int64)
     if len(counts):

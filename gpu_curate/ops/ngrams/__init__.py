@@ -22,11 +22,10 @@ as too frequent, and nothing is cut out of a document.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from gpu_curate.document import TextColumn, is_cupy
+from gpu_curate.document import Array, TextColumn, is_cupy
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops import twin
 
@@ -93,7 +92,7 @@ class NgramIndex:
         return int((self.item_grams_I == 0).sum())
 
 
-def probe(text: TextColumn, index: NgramIndex) -> tuple[Any, Any]:
+def probe(text: TextColumn, index: NgramIndex) -> tuple[Array, Array]:
     """Which n-grams of the index each document holds.
 
     Args:
@@ -106,7 +105,7 @@ def probe(text: TextColumn, index: NgramIndex) -> tuple[Any, Any]:
     return doc_M, gram_M
 
 
-def coverage(hits: tuple[Any, Any], index: NgramIndex, n_docs: int) -> tuple[Any, Any, Any]:
+def coverage(hits: tuple[Array, Array], index: NgramIndex, n_docs: int) -> tuple[Array, Array, Array]:
     """How much of its best item each document holds.
 
     Args:

@@ -9,12 +9,11 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
 
 import numpy as np
 
 from gpu_curate.device.runtime import Device, Footprint, cuda
-from gpu_curate.document import TextColumn, is_cupy
+from gpu_curate.document import Array, TextColumn, is_cupy
 from gpu_curate.ops.mix import GOLDEN
 from gpu_curate.ops.ngrams import NgramIndex
 from gpu_curate.ops.words import gpu as words
@@ -22,10 +21,10 @@ from gpu_curate.ops.words import gpu as words
 FOOTPRINT = Footprint(words.FOOTPRINT.per_text_byte, words.FOOTPRINT.per_document)  # and the index, 100 bytes a hit
 MIN_HITS = 1 << 16  # room for hits on the first try
 
-_uploaded: dict[int, tuple[Any, ...]] = {}  # id of a live index -> its arrays on the device
+_uploaded: dict[int, tuple[Array, ...]] = {}  # id of a live index -> its arrays on the device
 
 
-def probe(text: TextColumn, index: NgramIndex, device: Device | None = None) -> tuple[Any, Any]:
+def probe(text: TextColumn, index: NgramIndex, device: Device | None = None) -> tuple[Array, Array]:
     """See `gpu_curate.ops.ngrams.probe`.
 
     Device memory: that of `word_hashes`, 14 bytes an n-gram of the index (kept while the index lives), 100 a hit.
@@ -55,8 +54,8 @@ def probe(text: TextColumn, index: NgramIndex, device: Device | None = None) -> 
 
 
 def coverage(
-    hits: tuple[Any, Any], index: NgramIndex, n_docs: int, device: Device | None = None
-) -> tuple[Any, Any, Any]:
+    hits: tuple[Array, Array], index: NgramIndex, n_docs: int, device: Device | None = None
+) -> tuple[Array, Array, Array]:
     """See `gpu_curate.ops.ngrams.coverage`. Hits are few and the index lies on the host: the CPU twin does it there."""
     from gpu_curate.ops.ngrams import cpu
 
@@ -65,7 +64,7 @@ def coverage(
     return tuple(device.upload(a) for a in cpu.coverage(host, index, n_docs))
 
 
-def _on_device(index: NgramIndex, device: Device) -> tuple[Any, ...]:
+def _on_device(index: NgramIndex, device: Device) -> tuple[Array, ...]:
     """The arrays that find_ngrams reads, uploaded once for each index."""
     if id(index) not in _uploaded:
         starts = [int(w) * pow(GOLDEN, int(w), 1 << 64) % (1 << 64) for w in index.width_K]

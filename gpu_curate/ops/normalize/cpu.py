@@ -256,6 +256,7 @@ def _rewrite(source: Bytes, start: int, stop: int, target: Bytes, first: int, ke
     """`text.normalize._clean_bytes` of source[start:stop], to target[first:]; returns where it ends.
 
     Overwrites up to 64 bytes behind it. Between what changes, text is copied 64 bytes a step.
+    One function: every branch changes the same six locals.
     """
     out = first
     newlines = 0  # LF since the last text, not yet written

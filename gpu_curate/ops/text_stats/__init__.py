@@ -61,11 +61,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
-from gpu_curate.document import TextColumn
+from gpu_curate.document import Array, TextColumn
 from gpu_curate.errors import FatalError, InputError
 from gpu_curate.ops import twin
 
@@ -140,7 +139,7 @@ def word_hash(word: bytes) -> int:
     return h
 
 
-def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> Mapping[str, Any]:
+def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> Mapping[str, Array]:
     """Every statistic of every document; decides nothing.
 
     Args:

@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 
 from gpu_curate.device.runtime import Device, Footprint, cuda
-from gpu_curate.document import TextColumn
+from gpu_curate.document import Array, TextColumn
 from gpu_curate.ops.text_stats import DUPLICATE_N, NAMES, STOP_WORDS, TOP_N, character_classes, word_hash
 
 GROUP = 32  # bytes of text per mask word
 # Masks 1.6; 86 bytes a line, of which prose has one in 150 bytes; 44 a word (hash, length, document, two heads, slots,
 # times, two table slots, candidates), of which English has 0.17 a byte. At worst, one-letter words, 24 bytes a byte.
 FOOTPRINT = Footprint(per_text_byte=1.6 + 86 / 150 + 44 * 0.17, per_document=4 * len(NAMES) + 60)
-_tables: weakref.WeakKeyDictionary[Device, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+_tables: weakref.WeakKeyDictionary[Device, tuple[Array, Array]] = weakref.WeakKeyDictionary()
 
 
 def defines(stop_words: tuple[str, ...]) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def defines(stop_words: tuple[str, ...]) -> tuple[str, ...]:
 DEFINES = defines(STOP_WORDS)
 
 
-def text_stats(text: TextColumn, device: Device | None = None, stop_words: tuple[str, ...] = STOP_WORDS) -> Any:
+def text_stats(text: TextColumn, device: Device | None = None, stop_words: tuple[str, ...] = STOP_WORDS) -> Array:
     """stats_KN: int32, in the order of NAMES. The contract is in the package.
 
     Device memory: FOOTPRINT: 10 bytes a byte of English, at most 24 of any text, 60 and the result a document.
@@ -78,7 +78,7 @@ class _Mask:
         args = (text.offsets, np.int64(len(text)), self.place[0], self.doc_starts)
         device.launch("words", "mark_documents", len(text), args)
 
-    def ranks(self, starts: Any, counts: Any) -> tuple[Any, Any, int]:
+    def ranks(self, starts: Array, counts: Array) -> tuple[Array, Array, int]:
         """Marks before each group, before each document, and in all."""
         xp = self.device.xp
         before, of_documents = xp.zeros(self.groups + 1, np.int64), xp.empty(len(self.text) + 1, np.int64)
@@ -90,7 +90,7 @@ class _Mask:
         return before, of_documents, total
 
 
-def _lines(text: TextColumn, mask: _Mask, device: Device, stats_KN: Any) -> None:
+def _lines(text: TextColumn, mask: _Mask, device: Device, stats_KN: Array) -> None:
     """All rows but those of stop words and n-grams."""
     xp, n_docs, groups = device.xp, np.int64(len(text)), mask.groups
     starts, counts = xp.empty(groups, np.uint32), xp.empty(groups, np.uint8)
@@ -126,8 +126,8 @@ def _lines(text: TextColumn, mask: _Mask, device: Device, stats_KN: Any) -> None
 
 
 def _words(
-    text: TextColumn, mask: _Mask, device: Device, stats_KN: Any, stop_words: tuple[str, ...]
-) -> tuple[Any, Any, Any, Any]:
+    text: TextColumn, mask: _Mask, device: Device, stats_KN: Array, stop_words: tuple[str, ...]
+) -> tuple[Array, Array, Array, Array]:
     """Hash, characters and document of every word; words before each document. Fills the row of stop words."""
     xp, groups, n_docs = device.xp, mask.groups, np.int64(len(text))
     spaces = xp.full(groups + 1, 2**32 - 1, np.uint32)
@@ -145,7 +145,7 @@ def _words(
     return hash_W, chars_W, doc_W, offsets
 
 
-def _table(device: Device) -> tuple[Any, Any]:
+def _table(device: Device) -> tuple[Array, Array]:
     """The class table on the device, uploaded once."""
     if device not in _tables:
         stage1, stage2 = character_classes()
@@ -153,7 +153,9 @@ def _table(device: Device) -> tuple[Any, Any]:
     return _tables[device]
 
 
-def _duplicates(device: Device, hashes: Any, chars: Any, docs: Any, offsets: Any, name: str, stats_KN: Any) -> None:
+def _duplicates(
+    device: Device, hashes: Array, chars: Array, docs: Array, offsets: Array, name: str, stats_KN: Array
+) -> None:
     """Items that an equal one of their document precedes; those with chars < 0 are no items."""
     xp, n = device.xp, len(hashes)
     table, slots = xp.full(2 * n, 2**32 - 1, np.uint32), xp.empty(n, np.uint32)
@@ -162,7 +164,7 @@ def _duplicates(device: Device, hashes: Any, chars: Any, docs: Any, offsets: Any
     _launch(device, "count_duplicates", n, (*args, stats_KN))
 
 
-def _ngrams(device: Device, words: Any, chars: Any, docs: Any, offsets: Any, stats_KN: Any) -> None:
+def _ngrams(device: Device, words: Array, chars: Array, docs: Array, offsets: Array, stats_KN: Array) -> None:
     """Rows of the n-grams, from the hashes, lengths and documents of the words."""
     xp, n_words, n_docs = device.xp, len(words), stats_KN.shape[1]
     table, slots = xp.full(2 * n_words, 2**32 - 1, np.uint32), xp.empty(n_words, np.uint32)

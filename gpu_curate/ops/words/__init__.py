@@ -30,11 +30,10 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
-from gpu_curate.document import TextColumn
+from gpu_curate.document import Array, TextColumn
 from gpu_curate.errors import FatalError
 from gpu_curate.ops import twin
 
@@ -92,7 +91,7 @@ SCRIPT_WEIGHTS = (
 MIN_WEIGHT = min(weight for _, _, weight in SCRIPT_WEIGHTS)
 
 
-def word_hashes(text: TextColumn) -> tuple[Any, Any]:
+def word_hashes(text: TextColumn) -> tuple[Array, Array]:
     """Hashes of all words of all documents, in reading order.
 
     Args:

@@ -16,12 +16,11 @@ long done; nothing else in here is quadratic or serial.
 from __future__ import annotations
 
 import weakref
-from typing import Any
 
 import numpy as np
 
 from gpu_curate.device.runtime import Device, Footprint, cuda
-from gpu_curate.document import TextColumn
+from gpu_curate.document import Array, TextColumn
 from gpu_curate.ops.words import fold_table
 
 # 5 masks and counts of 4, 4, 4, 1 and 8 bytes a group, and 8 more while CuPy sums; 8 bytes a word: English has 0.17 words a
@@ -29,10 +28,10 @@ from gpu_curate.ops.words import fold_table
 FOOTPRINT = Footprint(per_text_byte=0.91 + 8 * 0.17, per_document=8)
 GROUP = 32  # bytes of text per mask word
 
-_tables: weakref.WeakKeyDictionary[Device, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+_tables: weakref.WeakKeyDictionary[Device, tuple[Array, Array]] = weakref.WeakKeyDictionary()
 
 
-def word_hashes(text: TextColumn, device: Device | None = None) -> tuple[Any, Any]:
+def word_hashes(text: TextColumn, device: Device | None = None) -> tuple[Array, Array]:
     """See `gpu_curate.ops.words.word_hashes`.
 
     Device memory: 0.9 bytes a byte of text, 8 a word, 8 a document.
@@ -66,7 +65,7 @@ def word_hashes(text: TextColumn, device: Device | None = None) -> tuple[Any, An
     return hashes, word_offsets
 
 
-def _fold_table(device: Device) -> tuple[Any, Any]:
+def _fold_table(device: Device) -> tuple[Array, Array]:
     """The Unicode table on the device, uploaded once."""
     if device not in _tables:
         stage1, stage2 = fold_table()
