@@ -188,6 +188,8 @@ def scan(
     Writes start, end, start, end ... of the words, relative to the document, to bounds; hash and characters of the lines
     with a word to line_hash, line_chars, and of paragraphs to part_hash, part_chars.
     Returns: numbers of words, such lines, paragraphs.
+    One function: what a block, the line, the sentence and the paragraph have so far are fifty locals. With sentence ends, line ends
+    and C4's fates in functions of their own, inlined by Numba or not, the same counts take 8 to 10 % longer.
     """
     n = end - start
     last_word_end = stripped_end(chars, start, end, stage1, stage2) - start
