@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import typing
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,9 @@ def test_numba_keeps_nothing_beside_the_source_or_in_a_shared_folder(tmp_path):
     assert path.startswith(f"{tmp_path}/.cache/gpu_curate/")
     assert list(shared.iterdir()) == []
     assert not list(tmp_path.glob("__pycache__/*.nbi"))
+
+
+def test_a_compiled_function_keeps_its_signature_for_type_checkers():
+    plain, with_options = typing.get_overloads(jit.njit)
+    assert plain.__annotations__ == {"function": "Callable[P, R]", "return": "Callable[P, R]"}
+    assert with_options.__annotations__["return"] == "Callable[[Callable[P, R]], Callable[P, R]]"

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, FatalError
+from gpu_curate.tokenizer.limits import Content
 from gpu_curate.tokenizer.model import CHAR_TO_BYTE, added_tokens, keeps_all_characters, split_pattern
 from gpu_curate.tokenizer.patterns import BOUNDARY, CHUNKABLE, GPT2, GPT2_POSSESSIVE
 
@@ -220,7 +221,7 @@ def inert(encoder: Encoder, keep_specials: bool) -> str:
     return json.dumps(tokenizer, ensure_ascii=False)
 
 
-def is_chunkable(tokenizer: dict[str, Any], encoder: Encoder) -> bool:
+def is_chunkable(tokenizer: Content, encoder: Encoder) -> bool:
     """Whether a text cut at `letter, space, letter` has the ids of the whole text (see CHUNKABLE).
 
     Unicode normal forms do not reach across: neither side of the cut combines. A kept added token might.

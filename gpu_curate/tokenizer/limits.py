@@ -13,9 +13,11 @@ import math
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from gpu_curate.errors import ConfigError
+
+Content: TypeAlias = dict[str, Any]  # of a tokenizer.json
 
 MAX_BYTES = 256 << 20  # of the file
 MAX_VALUES = 8_000_000  # commas and brackets in it: each value of JSON takes 60 to 120 bytes of memory
@@ -58,7 +60,7 @@ def check_values(data: bytes, path: str) -> None:
         )
 
 
-def check_costs(tokenizer: dict[str, Any], path: str) -> None:
+def check_costs(tokenizer: Content, path: str) -> None:
     """Of what was parsed. Raises: ConfigError."""
     model = tokenizer["model"]
     for name, what, most in (("merges", "merges", MAX_MERGES), ("vocab", "entries", MAX_ENTRIES)):
@@ -102,7 +104,7 @@ def _growth(replace: dict[str, Any]) -> float:
     return content + 1.0  # a regular expression may match one character, or none before each
 
 
-def is_plain(tokenizer: dict[str, Any], size: int, patterns: Collection[str]) -> bool:
+def is_plain(tokenizer: Content, size: int, patterns: Collection[str]) -> bool:
     """True if it is of the published kinds, whose cost is known: Unicode forms, byte level, a published split pattern."""
     normal = all(s.get("type") in _UNICODE for s in _steps(tokenizer.get("normalizer"), "normalizers"))
     pre = list(_steps(tokenizer.get("pre_tokenizer"), "pretokenizers"))

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpu_curate.errors import ConfigError
 from gpu_curate.tokenizer import limits
+from gpu_curate.tokenizer.limits import Content
 from gpu_curate.tokenizer.patterns import GPT2
 
 log = logging.getLogger(__name__)
@@ -15,7 +16,7 @@ log = logging.getLogger(__name__)
 SPARE_IDS = 1 << 20  # by which the highest id may exceed twice the number of entries: a table of some MB
 
 
-def dump(tokenizer: dict[str, Any]) -> bytes:
+def dump(tokenizer: Content) -> bytes:
     return json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -30,10 +31,10 @@ BYTE_TO_CHAR = _byte_to_char()
 CHAR_TO_BYTE = {c: b for b, c in enumerate(BYTE_TO_CHAR)}
 
 
-def parse(data: bytes, path: str) -> dict[str, Any]:
+def parse(data: bytes, path: str) -> Content:
     limits.check_values(data, path)
     try:
-        tokenizer: dict[str, Any] = json.loads(data)
+        tokenizer: Content = json.loads(data)
         vocab = tokenizer["model"]["vocab"]
     except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise ConfigError(f"tokenizer {path}: not a tokenizer.json (no model.vocab)") from e
@@ -65,7 +66,7 @@ def parse(data: bytes, path: str) -> dict[str, Any]:
     return tokenizer
 
 
-def unknown_token(tokenizer: dict[str, Any]) -> tuple[int, str] | None:
+def unknown_token(tokenizer: Content) -> tuple[int, str] | None:
     model, vocab = tokenizer["model"], tokenizer["model"]["vocab"]
     if isinstance(vocab, list):  # Unigram
         number = model.get("unk_id")
@@ -75,7 +76,7 @@ def unknown_token(tokenizer: dict[str, Any]) -> tuple[int, str] | None:
     return (known[text], text) if isinstance(text, str) and text in known else None
 
 
-def _drops_unknown(tokenizer: dict[str, Any]) -> bool:
+def _drops_unknown(tokenizer: Content) -> bool:
     """Whether characters that its vocabulary lacks vanish without an id: a BPE of characters without an unknown token."""
     model = tokenizer["model"]
     is_bpe = isinstance(model["vocab"], dict) and model.get("type", "BPE") == "BPE"
@@ -100,7 +101,7 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _missing_bytes(tokenizer: dict[str, Any]) -> list[int]:
+def _missing_bytes(tokenizer: Content) -> list[int]:
     """Bytes of UTF-8 that a byte-level BPE has no entry for and would leave out without a word.
 
     A normalizer other than a Unicode form may see to it that such bytes never come: then none are named.
@@ -114,34 +115,34 @@ def _missing_bytes(tokenizer: dict[str, Any]) -> list[int]:
     return [b for b in range(256) if b not in never and BYTE_TO_CHAR[b] not in vocab]
 
 
-def _is_byte_level(tokenizer: dict[str, Any]) -> bool:
+def _is_byte_level(tokenizer: Content) -> bool:
     pre = tokenizer.get("pre_tokenizer")
     steps = pre.get("pretokenizers") if isinstance(pre, dict) and pre.get("type") == "Sequence" else [pre]
     return any(isinstance(step, dict) and step.get("type") == "ByteLevel" for step in steps or [])
 
 
-def keeps_all_characters(tokenizer: dict[str, Any]) -> bool:
+def keeps_all_characters(tokenizer: Content) -> bool:
     """Whether its normalizer, if any, is made of Unicode normal forms."""
     normalizer = tokenizer.get("normalizer") or {}
     steps = normalizer.get("normalizers", []) if normalizer.get("type") == "Sequence" else [normalizer]
     return all(step.get("type", "NFC") in ("NFC", "NFD", "NFKC", "NFKD") for step in steps)
 
 
-def added_tokens(tokenizer: dict[str, Any]) -> list[dict[str, Any]]:
+def added_tokens(tokenizer: Content) -> list[dict[str, Any]]:
     return tokenizer.get("added_tokens") or []
 
 
-def special_tokens(tokenizer: dict[str, Any]) -> list[str]:
+def special_tokens(tokenizer: Content) -> list[str]:
     return [t["content"] for t in added_tokens(tokenizer) if t.get("special")]
 
 
-def ids_in(tokenizer: dict[str, Any]) -> list[int]:
+def ids_in(tokenizer: Content) -> list[int]:
     vocab = tokenizer["model"]["vocab"]
     in_model = vocab.values() if isinstance(vocab, dict) else range(len(vocab))  # Unigram: a list of [piece, score]
     return [max(in_model), *(t["id"] for t in added_tokens(tokenizer))]
 
 
-def resolve_eot(tokenizer: dict[str, Any], eot: str | int, path: str) -> int:
+def resolve_eot(tokenizer: Content, eot: str | int, path: str) -> int:
     vocab = tokenizer["model"]["vocab"]
     known = vocab if isinstance(vocab, dict) else {piece: i for i, (piece, _) in enumerate(vocab)}
     known = {**known, **{t["content"]: t["id"] for t in added_tokens(tokenizer)}}
@@ -153,7 +154,7 @@ def resolve_eot(tokenizer: dict[str, Any], eot: str | int, path: str) -> int:
     )
 
 
-def split_pattern(tokenizer: dict[str, Any]) -> str | None:
+def split_pattern(tokenizer: Content) -> str | None:
     """The split pattern of a byte-level pre-tokenizer; None if it is of another kind."""
     pre = tokenizer.get("pre_tokenizer") or {}
     steps = pre.get("pretokenizers", []) if pre.get("type") == "Sequence" else [pre]

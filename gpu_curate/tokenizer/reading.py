@@ -6,11 +6,11 @@ import base64
 import contextlib
 import re
 from pathlib import Path
-from typing import Any
 
 from gpu_curate import lfs
 from gpu_curate.errors import ConfigError, install, one_line
 from gpu_curate.tokenizer import limits
+from gpu_curate.tokenizer.limits import Content
 from gpu_curate.tokenizer.model import BYTE_TO_CHAR, dump
 from gpu_curate.tokenizer.patterns import GPT2, PORTABLE, RANK_FILES
 
@@ -99,7 +99,7 @@ def from_ranks(ranks: dict[bytes, int], pattern: str, specials: dict[str, int]) 
     merges.sort(key=lambda m: m[:3])
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     portable = PORTABLE.get(pattern, pattern)
-    pre_tokenizer: dict[str, Any] = byte_level  # GPT-2's pattern is built in
+    pre_tokenizer: Content = byte_level  # GPT-2's pattern is built in
     if portable != GPT2:
         split = {"type": "Split", "pattern": {"Regex": portable}, "behavior": "Isolated", "invert": False}
         pre_tokenizer = {"type": "Sequence", "pretokenizers": [split, {**byte_level, "use_regex": False}]}
