@@ -34,7 +34,7 @@ def torch_dataset(
     return TorchDataset(loader, loader.batches(step, accum, state=state).start, num_batches)
 
 
-class TorchDataset(IterableDataset[Batch]):
+class TorchDataset(IterableDataset[Batch]):  # type: ignore[misc]  # torch counts as Any: [test] does not bring it
     """An endless or bounded stream of the micro-batches of one rank; `torch_dataset` makes one that goes on from a step or a state.
 
     Attributes:
