@@ -43,3 +43,13 @@ def test_every_dependency_says_why_it_is_there():
         if "#" not in line and not re.search(r'"(gpu_curate\[|pytest|hypothesis|ruff|[a-z-]+-cu13)', line)
     ]
     assert not bare, bare
+
+
+def test_types_are_checked_strictly_wherever_the_style_is():
+    mypy = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert (mypy["strict"], mypy["files"]) == (True, ["gpu_curate"])
+    assert not any(override.get("ignore_errors") for override in mypy["overrides"])
+    skipped = {module for override in mypy["overrides"] for module in override["module"]}
+    assert not {m for m in skipped if m.startswith(("gpu_curate", "*"))}
+    for file in ("scripts/test", ".pre-commit-config.yaml", "CONTRIBUTING.md"):
+        assert ".venv/bin/python -m mypy" in (ROOT / file).read_text(), file

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpu_curate.config import Config
 from gpu_curate.config.own import codes
@@ -18,10 +18,11 @@ from gpu_curate.runs.engines import default_workers
 from gpu_curate.runs.fingerprints import active_stages, fingerprints, own_prints, parts_of, pinned
 from gpu_curate.runs.places import cache_of, folders
 from gpu_curate.runs.plan_files import Planned
+from gpu_curate.runs.split import Earlier
 from gpu_curate.stages import Stage
 from gpu_curate.stages.columns import check_sources
 from gpu_curate.stages.documents.listing import listings
-from gpu_curate.stages.documents.tasks import refers
+from gpu_curate.stages.documents.tasks import ReadTask, refers
 from gpu_curate.stages.forgotten import remembering
 from gpu_curate.stages.order import STAGES, OfRecipe, intake_of
 from gpu_curate.stages.reference_sets import reference_listings
@@ -50,8 +51,7 @@ def make_plan(
     Raises:
         ConfigError: as the run would.
     """
-    stages = list(stages)
-    chosen = backend.choose(config.run.backend)
+    chosen, stages = backend.choose(config.run.backend), list(stages)
     check_run_directory(run, config)
     cache = cache_of(config, run)
     recall((cache or run).glob(PROOFS))
@@ -78,45 +78,18 @@ def make_plan(
     wanted = list(corpus.tasks)  # partitions of documents/, then of what follows it
     for stage in built:
         box = Box((cache if cache is not None and stage.name in parts.shared else run) / places[stage.name])
-        follows = stage.name in parts.following
-        there = sum(1 for r in box.receipts() if not follows or r.part.partition("-")[0] in corpus.tasks)
-        to_do = len(_unfinished(box, wanted)) if follows else 0
+        there, state = _state(box, stage.name, wanted, list(corpus.tasks), stage.name in parts.following)
         if stage.name == "documents":
             wanted = _outputs(box, wanted)
-        if not there or (stage.name == "shards" and not box.sealed()):
-            state = "to do"
-        elif to_do:
-            state = f"goes on, {to_do} to do"
-        else:
-            state = "reused"
         boxes.append({"name": stage.name, "folder": places[stage.name], "partitions": there, "state": state})
-    workers = config.run.workers or default_workers()
     total = sum(text_bytes.values())
     documents = max(total // BYTES_PER_DOCUMENT, 1)
-    largest = max((t.nbytes for t in tasks), default=0)
-    partition = min(config.run.partition_bytes, max(largest, 1))
-    shard = config.shards.tokens_per_shard * 2
-    worker = max(
-        WORKER_BASE + WORKER_TEXT_FACTOR * partition, WORKER_BASE + 2 * min(shard, int(total / BYTES_PER_TOKEN) * 2)
-    )
-    whole = GLOBAL_BYTES_PER_DOCUMENT * documents
+    needs = _needs(config, total, documents, max((t.nbytes for t in tasks), default=0))
     disk = _disk(config, total, total - sum(referred.values()), documents)
     free = shutil.disk_usage(_existing(run)).free
     warnings = [*without_effect(config), *lacking]
     warnings += [f"{name}: {what}" for name, passed in passed_over.items() if (what := passed.sentence())]
-    refused = [s for t in tasks for s, *_ in t.pieces if s.refused is not None]
-    warnings += [f"{s.path}: {s.refused}" for s in refused[:_REFUSED]]
-    if len(refused) > _REFUSED:
-        warnings.append(f"... and {len(refused) - _REFUSED:,} other files")
-    if disk > free:
-        warnings.append(f"about {disk / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free on that disk")
-    memory = workers * worker + whole
-    available = _available_memory()
-    if available is not None and memory > available:
-        warnings.append(
-            f"about {memory / 1e9:.1f} GB of memory are needed, {available / 1e9:.1f} GB are available: "
-            "set a smaller run.partition_bytes or fewer --workers"
-        )
+    warnings += [*_refused(tasks), *_too_small(disk, free, needs.memory)]
     return {
         "run": str(run),
         "sources": [
@@ -137,22 +110,74 @@ def make_plan(
         "partitions": len(tasks),
         "boxes": boxes,
         "backend": {"choice": chosen.choice, "reason": chosen.reason},
-        "workers": workers,
-        "peak_memory_bytes": memory,
-        "memory_reason": f"{workers} workers of {worker / 1e6:.0f} MB for partitions of {partition / 1e6:.1f} MB; "
-        f"{GLOBAL_BYTES_PER_DOCUMENT} bytes a document for the plan of the shards",
-        "peak_device_bytes": DEVICE_TEXT_FACTOR * partition if chosen.choice == "gpu" else 0,
+        "workers": needs.workers,
+        "peak_memory_bytes": needs.memory,
+        "memory_reason": f"{needs.workers} workers of {needs.worker / 1e6:.0f} MB for partitions of "
+        f"{needs.partition / 1e6:.1f} MB; {GLOBAL_BYTES_PER_DOCUMENT} bytes a document for the plan of the shards",
+        "peak_device_bytes": DEVICE_TEXT_FACTOR * needs.partition if chosen.choice == "gpu" else 0,
         "disk_bytes": disk,
         "disk_free_bytes": free,
-        "split": earlier
-        and {
-            "earlier": str(earlier.folder),
-            "bound": earlier.bound,
-            "pinned": earlier.pinned,
-            "reason": earlier.reason,
-        },
+        "split": earlier and _facts_of(earlier),
         "warnings": warnings,
     }
+
+
+def _refused(tasks: list[ReadTask]) -> list[str]:
+    """Warnings of files that cannot be read."""
+    refused = [s for t in tasks for s, *_ in t.pieces if s.refused is not None]
+    more = [f"... and {len(refused) - _REFUSED:,} other files"] if len(refused) > _REFUSED else []
+    return [f"{s.path}: {s.refused}" for s in refused[:_REFUSED]] + more
+
+
+def _facts_of(earlier: Earlier) -> dict[str, Any]:
+    return {
+        "earlier": str(earlier.folder),
+        "bound": earlier.bound,
+        "pinned": earlier.pinned,
+        "reason": earlier.reason,
+    }
+
+
+def _state(box: Box, name: str, wanted: list[str], tasks: list[str], follows: bool) -> tuple[int, str]:
+    """How many partitions of a box are there, and what becomes of it; `follows`: documents/ partition by partition."""
+    known = set(tasks)
+    there = sum(1 for r in box.receipts() if not follows or r.part.partition("-")[0] in known)
+    to_do = len(_unfinished(box, wanted)) if follows else 0
+    if not there or (name == "shards" and not box.sealed()):
+        return there, "to do"
+    return there, f"goes on, {to_do} to do" if to_do else "reused"
+
+
+class _Needs(NamedTuple):
+    """Workers, bytes of memory of one and of all, bytes of text of a partition."""
+
+    workers: int
+    worker: int
+    memory: int
+    partition: int
+
+
+def _needs(config: Config, text: int, documents: int, largest: int) -> _Needs:
+    """Memory, by the measured factors above. `largest`: bytes of text of the largest task."""
+    workers = config.run.workers or default_workers()
+    partition = min(config.run.partition_bytes, max(largest, 1))
+    shard = min(config.shards.tokens_per_shard * 2, int(text / BYTES_PER_TOKEN) * 2)
+    worker = WORKER_BASE + max(WORKER_TEXT_FACTOR * partition, 2 * shard)
+    return _Needs(workers, worker, workers * worker + GLOBAL_BYTES_PER_DOCUMENT * documents, partition)
+
+
+def _too_small(disk: int, free: int, memory: int) -> list[str]:
+    """Warnings where the machine has less than the run needs."""
+    found = []
+    if disk > free:
+        found.append(f"about {disk / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free on that disk")
+    available = _available_memory()
+    if available is not None and memory > available:
+        found.append(
+            f"about {memory / 1e9:.1f} GB of memory are needed, {available / 1e9:.1f} GB are available: "
+            "set a smaller run.partition_bytes or fewer --workers"
+        )
+    return found
 
 
 def _unfinished(box: Box, parts: list[str]) -> list[str]:
