@@ -45,7 +45,7 @@ def permute(places: Array, count: int, key: int) -> Array:
 
 
 @njit
-def _permute(places, count, half, keys, out):  # type: ignore[no-untyped-def]
+def _permute(places: np.ndarray, count: np.uint64, half: np.uint64, keys: np.ndarray, out: np.ndarray) -> None:
     mask = (np.uint64(1) << half) - np.uint64(1)
     for i in range(len(places)):
         value = places[i]
@@ -117,7 +117,7 @@ def random_starts(place_B: Array, choices: int, key: int) -> Array:
 
 
 @njit
-def aligned_starts(bounds, length, T):  # type: ignore[no-untyped-def]
+def aligned_starts(bounds: np.ndarray, length: int, T: int) -> np.ndarray:
     """Starts of rows that begin where a document does, or go on with one that has at least T + 1 tokens left.
 
     bounds: int64 of D + 1, starts of the documents and the length of the stream.

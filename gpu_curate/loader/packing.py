@@ -112,7 +112,7 @@ def _read(path: Path, head: dict[str, Any], bounds: Array) -> Plan | None:
 
 
 @njit
-def _inside(bounds, row_R, document_P, offset_P):  # type: ignore[no-untyped-def]
+def _inside(bounds: np.ndarray, row_R: np.ndarray, document_P: np.ndarray, offset_P: np.ndarray) -> bool:
     """True if every row has pieces, and every piece lies in a document."""
     D, P = len(bounds) - 1, len(document_P)
     if row_R[0] != 0 or row_R[-1] != P:
@@ -128,7 +128,7 @@ def _inside(bounds, row_R, document_P, offset_P):  # type: ignore[no-untyped-def
 
 
 @njit
-def _stream(bounds, order, T):  # type: ignore[no-untyped-def]
+def _stream(bounds: np.ndarray, order: np.ndarray, T: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     total = 0
     for d in order:
         total += bounds[d + 1] - bounds[d]
@@ -151,7 +151,7 @@ def _stream(bounds, order, T):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _pad(bounds, order, T):  # type: ignore[no-untyped-def]
+def _pad(bounds: np.ndarray, order: np.ndarray, T: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     pieces = 0
     for d in order:
         pieces += (bounds[d + 1] - bounds[d] + T - 1) // T
@@ -165,7 +165,7 @@ def _pad(bounds, order, T):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _by_length(bounds, order, T):  # type: ignore[no-untyped-def]
+def _by_length(bounds: np.ndarray, order: np.ndarray, T: int) -> np.ndarray:
     """Places in `order` whose document leaves a piece shorter than a row, the longest piece first, equal ones in order."""
     begin = np.zeros(T + 1, np.int64)
     for d in order:
@@ -183,7 +183,7 @@ def _by_length(bounds, order, T):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _least_room(there, leaves, length):  # type: ignore[no-untyped-def]
+def _least_room(there: np.ndarray, leaves: int, length: int) -> int:
     """The least room >= length that some bin has; -1: none. `there` is a tree of `leaves` leaves, root at 1."""
     i = leaves + length
     if not there[i]:
@@ -200,7 +200,7 @@ def _least_room(there, leaves, length):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _set(there, i, value):  # type: ignore[no-untyped-def]
+def _set(there: np.ndarray, i: int, value: bool) -> None:
     there[i] = value
     while i > 1:
         i >>= 1
@@ -211,7 +211,7 @@ def _set(there, i, value):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _bins(bounds, order, by_length, T):  # type: ignore[no-untyped-def]
+def _bins(bounds: np.ndarray, order: np.ndarray, by_length: np.ndarray, T: int) -> tuple[np.ndarray, np.ndarray]:
     """bin_D: the bin of the rest of each document, -1 without a rest; first_B: the place in `order` of its longest piece."""
     leaves = 1
     while leaves < T + 1:
@@ -244,7 +244,7 @@ def _bins(bounds, order, by_length, T):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _best_fit(bounds, order, T):  # type: ignore[no-untyped-def]
+def _best_fit(bounds: np.ndarray, order: np.ndarray, T: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     by_length = _by_length(bounds, order, T)
     bin_D, first_B = _bins(bounds, order, by_length, T)
     row_B = np.empty(len(first_B), np.int32)

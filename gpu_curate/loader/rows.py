@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import carray, types
-from numba.extending import intrinsic
 
-from gpu_curate.jit import njit
+from gpu_curate.jit import Context, Lowered, Signature, intrinsic, njit
 
 Shard = np.ndarray[Any, np.dtype[Any]]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -145,7 +144,7 @@ def spread(cu_seqlens: Array, document_G: Array, B: int, T: int) -> tuple[Array,
 
 
 @njit
-def _spread(cu_seqlens, document_G, position, document):  # type: ignore[no-untyped-def]
+def _spread(cu_seqlens: np.ndarray, document_G: np.ndarray, position: np.ndarray, document: np.ndarray) -> None:
     for g in range(len(document_G)):
         run = position[cu_seqlens[g] : cu_seqlens[g + 1]]  # slices, so that indices count from 0 and loops are vectors
         for j in range(len(run)):
@@ -154,7 +153,17 @@ def _spread(cu_seqlens, document_G, position, document):  # type: ignore[no-unty
 
 
 @njit
-def _row_segments(bounds, first, T, base, crossing, scratch, segments, missing, longest):  # type: ignore[no-untyped-def]
+def _row_segments(
+    bounds: np.ndarray,
+    first: int,
+    T: int,
+    base: int,
+    crossing: bool,
+    scratch: np.ndarray,
+    segments: int,
+    missing: int,
+    longest: int,
+) -> tuple[int, int, int]:
     """The segments of one row, behind those that scratch holds."""
     d, third = np.searchsorted(bounds, first, "right") - 1, len(scratch) // 3
     done = 0
@@ -175,7 +184,9 @@ def _row_segments(bounds, first, T, base, crossing, scratch, segments, missing, 
 
 
 @njit
-def _stream_segments(bounds, first_B, T, slot_B, crossing, scratch):  # type: ignore[no-untyped-def]
+def _stream_segments(
+    bounds: np.ndarray, first_B: np.ndarray, T: int, slot_B: np.ndarray, crossing: bool, scratch: np.ndarray
+) -> tuple[int, int, int]:
     scratch[0] = 0
     found = (0, 0, 0)
     for k in range(len(first_B)):
@@ -186,7 +197,9 @@ def _stream_segments(bounds, first_B, T, slot_B, crossing, scratch):  # type: ig
 
 
 @njit
-def _window_segments(bounds, first, B, T, crossing, scratch):  # type: ignore[no-untyped-def]
+def _window_segments(
+    bounds: np.ndarray, first: int, B: int, T: int, crossing: bool, scratch: np.ndarray
+) -> tuple[int, int, int]:
     scratch[0] = 0
     found = (0, 0, 0)
     for k in range(B):
@@ -196,11 +209,11 @@ def _window_segments(bounds, first, B, T, crossing, scratch):  # type: ignore[no
     return found
 
 
-@intrinsic
-def _pointer(typingctx, address, like):  # type: ignore[no-untyped-def]
+@intrinsic(returns=int)
+def _pointer(typingctx: Any, address: types.Type, like: types.Array) -> Lowered:
     """An address as a pointer to elements of the dtype of an array."""
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def codegen(context: Context, builder: Any, signature: Signature, args: list[Any]) -> Any:
         return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
     return types.CPointer(like.dtype)(types.int64, like), codegen
@@ -211,7 +224,7 @@ def _pointer(typingctx, address, like):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _copy(address_S, starts, position, out, like):  # type: ignore[no-untyped-def]
+def _copy(address_S: np.ndarray, starts: np.ndarray, position: int, out: np.ndarray, like: np.ndarray) -> None:
     """out = tokens of the stream from `position` on; what lies behind its end is left as it is."""
     if position >= starts[-1]:
         return
@@ -229,7 +242,15 @@ def _copy(address_S, starts, position, out, like):  # type: ignore[no-untyped-de
 
 
 @njit
-def _gather(address_S, starts, first_B, x_BT, y_BT, slot_B, like):  # type: ignore[no-untyped-def]
+def _gather(
+    address_S: np.ndarray,
+    starts: np.ndarray,
+    first_B: np.ndarray,
+    x_BT: np.ndarray,
+    y_BT: np.ndarray,
+    slot_B: np.ndarray,
+    like: np.ndarray,
+) -> None:
     T = x_BT.shape[1]
     for k in range(len(first_B)):
         position, slot = first_B[k], slot_B[k]
@@ -253,9 +274,9 @@ def _gather(address_S, starts, first_B, x_BT, y_BT, slot_B, like):  # type: igno
 
 
 @njit
-def _packed(  # type: ignore[no-untyped-def]
-    address_S, starts, bounds, row_R, document_P, offset_P, row_B, x_BT, y_BT, slot_B, padding, cut, crossing, scratch, like
-):  # fmt: skip
+def _packed(
+    address_S: np.ndarray, starts: np.ndarray, bounds: np.ndarray, row_R: np.ndarray, document_P: np.ndarray, offset_P: np.ndarray, row_B: np.ndarray, x_BT: np.ndarray, y_BT: np.ndarray, slot_B: np.ndarray, padding: int, cut: int, crossing: bool, scratch: np.ndarray, like: np.ndarray
+) -> tuple[int, int, int]:  # fmt: skip
     T = x_BT.shape[1]
     segments, missing, longest, third = 0, 0, 0, len(scratch) // 3
     scratch[0] = 0

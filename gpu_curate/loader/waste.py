@@ -124,7 +124,9 @@ def _nanochat(bounds: Array, T: int) -> Waste:
 
 
 @njit
-def _placed(bounds, row_R, document_P, offset_P, T):  # type: ignore[no-untyped-def]
+def _placed(
+    bounds: np.ndarray, row_R: np.ndarray, document_P: np.ndarray, offset_P: np.ndarray, T: int
+) -> tuple[int, int]:
     """Tokens that rows hold, and documents of up to T tokens that lie whole in one of them."""
     placed, whole = 0, 0
     for r in range(len(row_R) - 1):
@@ -140,7 +142,7 @@ def _placed(bounds, row_R, document_P, offset_P, T):  # type: ignore[no-untyped-
 
 
 @njit
-def _crop_rows(length_D, capacity, size):  # type: ignore[no-untyped-def]
+def _crop_rows(length_D: np.ndarray, capacity: int, size: int) -> tuple[int, int, int, int, int]:
     """Rows of nanochat's way while its buffer can be filled, or what is left of it holds a row.
 
     Returns: rows, tokens of the documents used, tokens placed, documents used that fit a row, those of them placed whole.
