@@ -169,7 +169,7 @@ def new_table(*columns: str, spare: tuple[str, ...] = ()) -> Table:
         spare: columns that a narrow terminal goes without, the first first.
     """
     table = _Rows(box=None, pad_edge=False, header_style="bold")
-    table.spare = spare  # type: ignore[attr-defined]
+    table.spare = spare  # type: ignore[attr-defined]  # read by `_fit`
     for i, column in enumerate(columns):
         left = i == 0
         table.add_column(column, justify="left" if left else "right", no_wrap=not left, overflow="fold")

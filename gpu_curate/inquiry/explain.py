@@ -90,7 +90,8 @@ def explain(stored: Stored, wanted: str | int) -> dict[str, Any]:
 
 def _place(document: Document) -> dict[str, Any]:
     place = {name: getattr(document, name) for name in ("doc_id", "source", "path", "row")}
-    return cleaned(place)  # type: ignore[no-any-return]
+    shown: dict[str, Any] = cleaned(place)
+    return shown
 
 
 def _columns(stored: Stored, found: Found) -> dict[str, Any]:
@@ -99,7 +100,8 @@ def _columns(stored: Stored, found: Found) -> dict[str, Any]:
         fixed = ("doc_id", "text", "source", "path", "row")
         names = [n for n in file.schema_arrow.names if n not in fixed]
         row = file.read(names, use_threads=False).slice(found.number, 1).to_pylist()[0] if names else {}
-    return cleaned({name: value for name, value in row.items() if value is not None})  # type: ignore[no-any-return]
+    shown: dict[str, Any] = cleaned({name: value for name, value in row.items() if value is not None})
+    return shown
 
 
 def _rules(stored: Stored, found: Found) -> list[dict[str, Any]]:

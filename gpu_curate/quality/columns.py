@@ -118,14 +118,16 @@ class Values:
     @property
     def missing_N(self) -> np.ndarray:
         """bool of N."""
-        return self.text.is_null().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        missing_N: np.ndarray = self.text.is_null().to_numpy(zero_copy_only=False)
+        return missing_N
 
     @property
     def wordy_N(self) -> np.ndarray:
         """bool of N: there is a value, and it is no number."""
         import numpy as np
 
-        return np.isnan(self.number_N) & ~self.missing_N  # type: ignore[no-any-return]
+        strange_N: np.ndarray = np.isnan(self.number_N) & ~self.missing_N
+        return strange_N
 
     def beyond(self, bound: str, limit: float) -> np.ndarray:
         """bool of N: the number is below `limit` (bound `min`) or above it (`max`), exactly; False where there is none."""
@@ -173,7 +175,8 @@ class ColumnRule(Rule):
         if self.bound == "no":
             return values.missing_N
         if self.bound == "in":
-            return ~values.among(self.among) & ~values.missing_N  # type: ignore[no-any-return]
+            fails_N: np.ndarray = ~values.among(self.among) & ~values.missing_N
+            return fails_N
         assert self.limit is not None
         return values.beyond(self.bound, self.limit)
 

@@ -181,7 +181,7 @@ def _rules(reference: str, label: str, bounds: Mapping[str, tuple[str, str, Any]
     for key, (score, bound, limit) in bounds.items():
         if limit is not None:
             at = f"quality.{reference}.{key}"
-            yield Rule(f"{label}:{bound}_{score}", score, bound, limit, key, ANY_SCRIPT, at)  # type: ignore[arg-type]
+            yield Rule(f"{label}:{bound}_{score}", score, bound, limit, key, ANY_SCRIPT, at)  # type: ignore[arg-type]  # bound is min or max
 
 
 def _try(kind: type[Score], resolved: Resolved, key: str) -> None:

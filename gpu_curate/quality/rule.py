@@ -65,11 +65,11 @@ class Rule:
 
         One for English whose bound, or whose stop words, the recipe gives is for what the recipe is for.
         """
-        made_for = type(section).model_fields[key].json_schema_extra["made_for"]  # type: ignore[index]
+        made_for = type(section).model_fields[key].json_schema_extra["made_for"]  # type: ignore[index]  # set by `bound`
         what = "stop_words" if key == "min_stop_words" else key
         if made_for == ENGLISH and getattr(section, what) != getattr(type(section)(), what):
             made_for = ANY_SCRIPT
-        return cls(name, score, key[:3], getattr(section, key), key, made_for)  # type: ignore[arg-type]
+        return cls(name, score, key[:3], getattr(section, key), key, made_for)  # type: ignore[arg-type]  # set by `bound`
 
     @property
     def path(self) -> str:

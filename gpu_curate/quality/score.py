@@ -51,7 +51,7 @@ class Score(Section):
         values = [self.score(text) for text in texts.to_pylist()]
         if not type(self).names:
             return values
-        return {name: [of_text[name] for of_text in values] for name in self.types()}  # type: ignore[index]
+        return {name: [of_text[name] for of_text in values] for name in self.types()}  # type: ignore[index]  # one value, or a table of them
 
     def files(self) -> Iterable[str]:
         """Files whose content the values depend on (a list of words, a model)."""

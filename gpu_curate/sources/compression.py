@@ -116,7 +116,7 @@ def decompressed(raw: IO[bytes], name: str, max_window_bytes: int = DEFAULT_MAX_
             pass
     source = _Source(raw, head)
     steps = {"": _plain, ".zst": _zstd}.get(suffix, _members)
-    return _Stream(steps(source, suffix, max_window_bytes))  # type: ignore[return-value]
+    return _Stream(steps(source, suffix, max_window_bytes))  # type: ignore[return-value]  # a BufferedReader by what it offers
 
 
 def damage() -> tuple[type[BaseException], ...]:

@@ -257,7 +257,7 @@ def refuse_other_protocols() -> None:
     import fsspec
     from fsspec.registry import known_implementations
 
-    class Refused(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    class Refused(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
         def __init__(self, *_: Any, **__: Any):
             raise ValueError("a data set names a protocol that is not taken")
 
@@ -400,7 +400,7 @@ def open_raw(path: str, options: dict[str, Any] | None = None, random: bool = Fa
     http = path.startswith(("http://", "https://"))
     with _over_network(path):
         file = fs.open(name, "rb", **({"cache_type": "none"} if random else {}))
-        return _Remote(file, path, (lambda: fs.open(name, "rb", block_size=0)) if http and not random else None)  # type: ignore[return-value]
+        return _Remote(file, path, (lambda: fs.open(name, "rb", block_size=0)) if http and not random else None)  # type: ignore[return-value]  # a file by what it offers
 
 
 def _no_ranges(path: str) -> ConfigError:

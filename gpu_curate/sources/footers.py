@@ -82,7 +82,7 @@ class _Child:
 
     def _listen(self) -> None:
         with contextlib.suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):
-            fd = self._child.stdout.fileno()  # type: ignore[union-attr]
+            fd = self._child.stdout.fileno()  # type: ignore[union-attr]  # opened as pipes
             while True:
                 number, failed, answer = receive(fd)
                 with self._lock:
@@ -102,7 +102,7 @@ class _Child:
         self._child.kill()  # does nothing to one that has ended
         code = self._child.wait()
         with contextlib.suppress(OSError):
-            self._child.stdin.close()  # type: ignore[union-attr]
+            self._child.stdin.close()  # type: ignore[union-attr]  # opened as pipes
             self._errors.close()
         return code
 

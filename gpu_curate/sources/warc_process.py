@@ -91,7 +91,7 @@ class _Process:
 
     def receive(self, timeout_s: float) -> Any:
         """The next message, or None if none began within `timeout_s`. Raises: EOFError if the child has ended."""
-        fd = self.child.stdout.fileno()  # type: ignore[union-attr]
+        fd = self.child.stdout.fileno()  # type: ignore[union-attr]  # opened as pipes
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         if not poll.poll(timeout_s * 1000):

@@ -288,7 +288,7 @@ class _PageScanner:
             if problem:
                 yield Reject(row, offset, problem, buffer[start : start + HEAD_BYTES])
             else:
-                yield row, offset, buffer[start : self._at]  # type: ignore[misc]
+                yield row, offset, buffer[start : self._at]  # type: ignore[misc]  # with a row: there is no problem
             self._page, self._scanned = None, self._at
 
     def _compact(self, chunk: Chunk) -> None:

@@ -106,7 +106,7 @@ class OriginWriter:
     """Collects the references of one partition while it is written."""
 
     def __init__(self, source: SourceBase):
-        self._reader, self._text_column = source.type, source.text_column  # type: ignore[attr-defined]
+        self._reader, self._text_column = source.type, source.text_column  # type: ignore[attr-defined]  # of a source that is read by reference
         self._bytes: list[int] = []
         self._digests: list[bytes] = []
         self._extents: list[Extent] = []

@@ -77,60 +77,13 @@ def _word(h: int, names: NDArray[np.uint64], words: NDArray[np.int64]) -> int:
 
 
 @njit
-def _attributes(b: NDArray[np.uint8], i: int) -> tuple[int, bool, int]:
-    """Where a tag ends whose attributes begin at i, whether with a slash, and how many there are."""
-    n = len(b)
-    selfclosing = False
-    attributes = 0
-    between, in_value = True, False  # attributes; within a value without quotes
-    while i < n and b[i] != 62:  # a quoted value may hold ">"
-        c = b[i]
-        selfclosing = c == 47
-        if c == 32 or 9 <= c <= 13:
-            between, in_value = True, False
-        elif c == 47:
-            between = not in_value
-        elif between and c != 61:
-            attributes += 1
-            between = False
-        if c == 61:  # =
-            between, in_value = False, True
-            i += 1
-            while i < n and (b[i] == 32 or 9 <= b[i] <= 13):
-                i += 1
-            if i < n and (b[i] == 34 or b[i] == 39):
-                quote = b[i]
-                i += 1
-                while i < n and b[i] != quote:
-                    i += 1
-                between, in_value = True, False
-            elif i < n and b[i] == 62:
-                break
-        i += 1
-    return i, selfclosing, attributes
-
-
-@njit
-def _raw_end(b: NDArray[np.uint8], i: int, h: int) -> int:
-    """Where the text of a <script> and its like ends: at `</` and the name whose hash is h."""
-    n = len(b)
-    while i < n:
-        if b[i] == 60 and i + 1 < n and b[i + 1] == 47:
-            k, g = i + 2, U64(0)
-            while k < n and (97 <= (b[k] | 32) <= 122):
-                g = g * U64(131) + U64(b[k] | 32)
-                k += 1
-            if g == h:
-                break
-        i += 1
-    return i
-
-
-@njit
 def _scan(
     b: NDArray[np.uint8], max_depth: int, known: NDArray[np.uint64], words: NDArray[np.int64]
 ) -> tuple[int, int, int, int]:
-    """Elements, greatest depth, longest inline run and most attributes, in one pass; stops where max_depth is passed."""
+    """Elements, greatest depth, longest inline run and most attributes, in one pass; stops where max_depth is passed.
+
+    One function: one loop over bytes, which a tag, its attributes and its text move on.
+    """
     n = len(b)
     names = np.zeros(max_depth + 1, np.uint64)  # of the open elements
     kinds = np.zeros(max_depth + 1, np.int64)  # their words
@@ -165,7 +118,33 @@ def _scan(
             c = b[i]
             h = h * U64(131) + U64(c | 32 if 65 <= c <= 90 else c)
             i += 1
-        i, selfclosing, attributes = _attributes(b, i)
+        selfclosing = False
+        attributes = 0
+        between, in_value = True, False  # attributes; within a value without quotes
+        while i < n and b[i] != 62:  # attributes: a quoted value may hold ">"
+            c = b[i]
+            selfclosing = c == 47
+            if c == 32 or 9 <= c <= 13:
+                between, in_value = True, False
+            elif c == 47:
+                between = not in_value
+            elif between and c != 61:
+                attributes += 1
+                between = False
+            if c == 61:  # =
+                between, in_value = False, True
+                i += 1
+                while i < n and (b[i] == 32 or 9 <= b[i] <= 13):
+                    i += 1
+                if i < n and (b[i] == 34 or b[i] == 39):
+                    quote = b[i]
+                    i += 1
+                    while i < n and b[i] != quote:
+                        i += 1
+                    between, in_value = True, False
+                elif i < n and b[i] == 62:
+                    break
+            i += 1
         i += 1
         if not closing:
             most = max(most, attributes)
@@ -190,8 +169,16 @@ def _scan(
         if word & 8:
             continue
         if word & 4:
-            if not selfclosing:
-                i = _raw_end(b, i, h)
+            if not selfclosing:  # text up to </name
+                while i < n:
+                    if b[i] == 60 and i + 1 < n and b[i + 1] == 47:
+                        k, g = i + 2, U64(0)
+                        while k < n and (97 <= (b[k] | 32) <= 122):
+                            g = g * U64(131) + U64(b[k] | 32)
+                            k += 1
+                        if g == h:
+                            break
+                    i += 1
             continue
         if depth >= max_depth:
             return elements, depth + 1, longest, most

@@ -70,20 +70,11 @@ def roll(hash_W: NDArray[np.uint64], first: int, count: int, width: int, out: ND
         out[j + 1] = fmix64(h + start)
 
 
-def xorshift(builder: ir.IRBuilder, value: ir.Value, shift: ir.Value) -> ir.Value:
-    return builder.xor(value, builder.lshr(value, shift))
-
-
-def broadcast(builder: ir.IRBuilder, value: ir.Value, vector: ir.VectorType) -> ir.Value:
-    none = ir.Constant(vector, ir.Undefined)
-    first = ir.Constant(ir.VectorType(_I32, vector.count), [0] * vector.count)
-    return builder.shuffle_vector(builder.insert_element(none, value, _I32(0)), none, first)
-
-
 def _row_kernel(family: str, rows: int) -> RowKernel:
     """Intrinsic that rolls `count` shingles over hash_W and folds them into the minima row[r : r + rows].
 
     h, top and start are those of `polynomial(hash_W, 0, width)`. It loads one word hash beyond the last shingle, for nothing.
+    One function: the code that is written and the vectors that it is written for.
     """
     wide = family == "fmix64"  # minima of 64 bits: the top half of the minimum is the minimum of the top halves
     lane = _I64 if wide else _I32
@@ -92,6 +83,13 @@ def _row_kernel(family: str, rows: int) -> RowKernel:
 
     def constant(value: int) -> ir.Constant:
         return ir.Constant(vector, [value] * lanes)
+
+    def broadcast(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, _I32(0))
+        return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), ir.Constant(vector_32, [0] * lanes))
+
+    def xorshift(builder: ir.IRBuilder, value: ir.Value, shift: ir.Value) -> ir.Value:
+        return builder.xor(value, builder.lshr(value, shift))
 
     @intrinsic(returns=type(None))
     def kernel(
@@ -135,10 +133,10 @@ def _row_kernel(family: str, rows: int) -> RowKernel:
                 leaves = builder.mul(builder.load(builder.gep(word, [loop.index])), top)
                 builder.store(builder.add(builder.mul(h, _I64(GOLDEN)), builder.sub(enters, leaves)), rolling)
                 if wide:  # fmix64's first xorshift is linear: one of x and one of the seed
-                    low = broadcast(builder, xorshift(builder, x, _I64(33)), vector)
+                    low = broadcast(builder, xorshift(builder, x, _I64(33)))
                 else:
-                    low = broadcast(builder, builder.trunc(x, _I32), vector)
-                    high = broadcast(builder, builder.trunc(builder.lshr(x, _I64(32)), _I32), vector)
+                    low = broadcast(builder, builder.trunc(x, _I32))
+                    high = broadcast(builder, builder.trunc(builder.lshr(x, _I64(32)), _I32))
                 for p, slot in zip(parameter, minimum, strict=True):
                     if wide:
                         value = xorshift(builder, builder.mul(builder.xor(low, p), constant(FMIX_1)), constant(33))

@@ -62,28 +62,6 @@ def scratch() -> Work:
 
 
 @njit
-def put_character(folded: NDArray[np.uint8], o: int, cp: int) -> int:
-    """Write a code point in UTF-8 to folded[o:]; returns where the next one goes."""
-    if cp < 0x80:
-        folded[o] = U8(cp)
-        return o + 1
-    if cp < 0x800:
-        folded[o] = U8(0xC0 | cp >> 6)
-        folded[o + 1] = U8(0x80 | cp & 0x3F)
-        return o + 2
-    if cp < 0x10000:
-        folded[o] = U8(0xE0 | cp >> 12)
-        folded[o + 1] = U8(0x80 | cp >> 6 & 0x3F)
-        folded[o + 2] = U8(0x80 | cp & 0x3F)
-        return o + 3
-    folded[o] = U8(0xF0 | cp >> 18)
-    folded[o + 1] = U8(0x80 | cp >> 12 & 0x3F)
-    folded[o + 2] = U8(0x80 | cp >> 6 & 0x3F)
-    folded[o + 3] = U8(0x80 | cp & 0x3F)
-    return o + 4
-
-
-@njit
 def fold(
     chars: NDArray[np.uint8],
     i: int,
@@ -94,7 +72,10 @@ def fold(
     stage1: Table,
     stage2: Table,
 ) -> tuple[int, int]:
-    """Fold chars[i:stop] into folded[o:]; a sequence that starts before `stop` may read on to `end`. Returns (i, o)."""
+    """Fold chars[i:stop] into folded[o:]; a sequence that starts before `stop` may read on to `end`. Returns (i, o).
+
+    One function: a loop over bytes whose state stays in registers, the hottest one of all.
+    """
     safe = I64(chars.size) - BLOCK  # a vector load from here on would leave the buffer
     while i < stop:
         while i <= safe:
@@ -154,7 +135,24 @@ def fold(
                 o += 1
                 if kind == SEPARATOR:
                     continue
-            o = put_character(folded, o, cp)
+            if cp < 0x80:
+                folded[o] = U8(cp)
+                o += 1
+            elif cp < 0x800:
+                folded[o] = U8(0xC0 | cp >> 6)
+                folded[o + 1] = U8(0x80 | cp & 0x3F)
+                o += 2
+            elif cp < 0x10000:
+                folded[o] = U8(0xE0 | cp >> 12)
+                folded[o + 1] = U8(0x80 | cp >> 6 & 0x3F)
+                folded[o + 2] = U8(0x80 | cp & 0x3F)
+                o += 3
+            else:
+                folded[o] = U8(0xF0 | cp >> 18)
+                folded[o + 1] = U8(0x80 | cp >> 12 & 0x3F)
+                folded[o + 2] = U8(0x80 | cp >> 6 & 0x3F)
+                folded[o + 3] = U8(0x80 | cp & 0x3F)
+                o += 4
             if kind == SINGLE:
                 folded[o] = SPACE
                 o += 1

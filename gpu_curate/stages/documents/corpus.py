@@ -233,7 +233,7 @@ def _base(intake: Intake, source: SourceBase) -> str:
             "settings": source.model_dump(exclude=_ASIDE),
             "lists": [file_hash(Path(p)) for p in lists if Path(p).is_file()],
             "by_reference": refers_to,
-            "libraries": versions((*LIBRARIES.get(source.type, ()), *(("xxhash",) if refers_to else ()))),  # type: ignore[attr-defined]
+            "libraries": versions((*LIBRARIES.get(source.type, ()), *(("xxhash",) if refers_to else ()))),  # type: ignore[attr-defined]  # every section but their base has one
         }
     )
 

@@ -47,7 +47,7 @@ def _find_files(source: SourceBase, reader: Reader) -> Listing:
     if own is not None:
         listing: Listing = own()
         return listing
-    key, suffixes = f"source {source.name}: path", reader.suffixes  # type: ignore[attr-defined]
+    key, suffixes = f"source {source.name}: path", reader.suffixes  # type: ignore[attr-defined]  # every reader of files has them
     return find(source.paths, suffixes, source.storage_options, key, source.follow_links, source.hidden_files)
 
 

@@ -83,7 +83,7 @@ class Documents(Stage):
 
     def libraries(self) -> tuple[str, ...]:
         sources = self.intake.sources
-        used = {d for s in sources for d in LIBRARIES.get(s.type, ())}  # type: ignore[attr-defined]
+        used = {d for s in sources for d in LIBRARIES.get(s.type, ())}  # type: ignore[attr-defined]  # every section but their base has one
         if any(map(self.intake.refers, sources)):
             used.add("xxhash")
         return tuple(sorted(used))

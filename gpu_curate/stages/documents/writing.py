@@ -152,7 +152,7 @@ class PartitionWriter:
         for number, entry in enumerate(waiting):
             found = texts.get(number)
             if isinstance(found, str):
-                reject = Reject(entry.item.row, None, f"pii: {found}", guard.head(entry.text))  # type: ignore[union-attr]
+                reject = Reject(entry.item.row, None, f"pii: {found}", guard.head(entry.text))  # type: ignore[union-attr]  # told apart above
                 self._settle(entry.place, entry.piece, reject, b"")
             elif found is not None:
                 self._settle(entry.place, entry.piece, entry.item, found[0], found[1], entry.text)

@@ -46,57 +46,6 @@ def candidates_of(raw: np.ndarray, emails: bool, numbers: bool, ip: bool) -> np.
 
 
 @njit
-def quad_end(raw: NDArray[np.uint8], start: int) -> int:
-    """Where four groups of one to three digits with dots between them end; 0: there are none at `start`."""
-    dots = 0
-    group = j = start
-    while j - group <= 3:
-        if raw[j] == 46 and j > group and dots < 3:
-            dots += 1
-            group = j + 1
-        elif not is_digit(raw[j]):
-            break
-        j += 1
-    return j if dots == 3 and j > group and j - group <= 3 else 0
-
-
-@njit
-def run_from(raw: NDArray[np.uint8], start: int) -> tuple[int, bool]:
-    """Where the run that starts with this digit ends, and whether seven of its digits lie within 17 bytes."""
-    gap = 0
-    dense = False
-    recent = digits = 0  # bit k: a digit k bytes back, of 17; how many are set
-    j = stop = start
-    while gap <= 3:
-        digits -= recent >> 16
-        recent = recent << 1 & 0x1FFFF
-        if is_digit(raw[j]):
-            recent |= 1
-            digits += 1
-            gap = 0
-            stop = j + 1
-            dense = dense or digits >= 7
-        elif is_gap(raw[j]):
-            gap += 1
-        else:
-            break
-        j += 1
-    return stop, dense
-
-
-@njit
-def put_v6(out: NDArray[np.int64], n: int, raw: NDArray[np.uint8], i: int) -> int:
-    """Write what of an IPv6 address may start at or before the colon at i; return the next candidate's place."""
-    # four hexadecimal digits of which the first is 2 or 3 (2000::/3), or ::f (mapped IPv4)
-    allocated = raw[i - 4] == 50 or raw[i - 4] == 51
-    if allocated and is_hex(raw[i - 3]) and is_hex(raw[i - 2]) and is_hex(raw[i - 1]):
-        n = put(out, n, V6_START, i - 4, i + 1)
-    if raw[i + 1] == 58 and (raw[i + 2] | 32) == 102:
-        n = put(out, n, V6_START, i, i + 3)
-    return n
-
-
-@njit
 def _look(
     text: NDArray[np.uint64], raw: NDArray[np.uint8], emails: bool, numbers: bool, ip: bool, out: NDArray[np.int64]
 ) -> int:
@@ -105,6 +54,7 @@ def _look(
     `text` is `raw` in words. Run: digits with at most three of ` .-()/` between two, 7 of them within 17 bytes. Quad: four
     groups of digits, dots between. Only what is near enough digits or colons is looked at, from 64 bytes before, as far as
     an IBAN may reach, and the start of its run.
+    One function: what one kind of candidate has read the next goes on from.
     """
     n = 0
     done = run_stop = MARGIN
@@ -154,13 +104,26 @@ def _look(
                 if c == 58:
                     if not ip:
                         continue
-                    n = put_v6(out, n, raw, i)
+                    # four hexadecimal digits of which the first is 2 or 3 (2000::/3), or ::f (mapped IPv4)
+                    allocated = raw[i - 4] == 50 or raw[i - 4] == 51
+                    if allocated and is_hex(raw[i - 3]) and is_hex(raw[i - 2]) and is_hex(raw[i - 1]):
+                        n = put(out, n, V6_START, i - 4, i + 1)
+                    if raw[i + 1] == 58 and (raw[i + 2] | 32) == 102:
+                        n = put(out, n, V6_START, i, i + 3)
                     continue
                 if is_digit(raw[i - 1]):
                     continue
                 if ip:
-                    j = quad_end(raw, i)
-                    if j > 0:
+                    dots = 0
+                    group = j = i
+                    while j - group <= 3:
+                        if raw[j] == 46 and j > group and dots < 3:
+                            dots += 1
+                            group = j + 1
+                        elif not is_digit(raw[j]):
+                            break
+                        j += 1
+                    if dots == 3 and j > group and j - group <= 3:
                         n = put(out, n, QUAD, i, j)
                 if not numbers:
                     continue
@@ -169,7 +132,24 @@ def _look(
                     n = put(out, n, IBAN_START, i - 2, i + 2)
                 if i < run_stop:
                     continue
-                run_stop, dense = run_from(raw, i)
+                gap = 0
+                dense = False
+                recent = digits = 0  # bit k: a digit k bytes back, of 17; how many are set
+                j = i
+                while gap <= 3:
+                    digits -= recent >> 16
+                    recent = recent << 1 & 0x1FFFF
+                    if is_digit(raw[j]):
+                        recent |= 1
+                        digits += 1
+                        gap = 0
+                        run_stop = j + 1
+                        dense = dense or digits >= 7
+                    elif is_gap(raw[j]):
+                        gap += 1
+                    else:
+                        break
+                    j += 1
                 if dense:
                     n = put(out, n, RUN, i, run_stop)
     return n

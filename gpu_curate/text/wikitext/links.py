@@ -49,7 +49,7 @@ class LinkScan:
                 elif end - start == 2:
                     self._open("[[", start, Cut(start, end, ""))
                 else:
-                    self.external = _External(start, len(cuts), EXTERNAL_URL.match(text, end).end())  # type: ignore[union-attr]
+                    self.external = _External(start, len(cuts), EXTERNAL_URL.match(text, end).end())  # type: ignore[union-attr]  # the pattern matches nothing, too
                     cuts.append(Cut(start, start, ""))
             elif first == "]":
                 self._close_brackets(start, end, end_of_last)
@@ -106,7 +106,7 @@ class LinkScan:
     def _close_link(self, link: _Open, end: int) -> None:
         """Cut what a link, whose closing brackets are at `end`, does not show."""
         text, cuts, start = self.text, self.cuts, link.start
-        stop = TARGET.match(text, start + 2, end).end()  # type: ignore[union-attr]
+        stop = TARGET.match(text, start + 2, end).end()  # type: ignore[union-attr]  # the pattern matches nothing, too
         if in_target := VARIANT_IN_TARGET.match(text, stop, end):
             stop = in_target.end()
         number, escaped, interlanguage = self._resolve(text[start + 2 : stop])
@@ -165,7 +165,7 @@ class LinkScan:
         """Something stays open: its own mark goes, and with a file the rest of its line."""
         self.unclosed += 1
         text, start = self.text, entry.start
-        if entry.kind == "[[" and self._resolve(TARGET.match(text, start + 2)[0])[0] in (FILE, CATEGORY):  # type: ignore[index]
+        if entry.kind == "[[" and self._resolve(TARGET.match(text, start + 2)[0])[0] in (FILE, CATEGORY):  # type: ignore[index]  # the pattern matches nothing, too
             reach = start + TARGET_CHARS  # bounded, so that many of them on one line take linear time
             end = text.find("\n", start, reach)
             end = end if end >= 0 else max(text.rfind("|", start, reach) + 1, start + 2)

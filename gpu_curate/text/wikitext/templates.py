@@ -20,7 +20,7 @@ def apply_recipe(text: str, cuts: list[Cut]) -> str:
             continue
         if start > at:
             pieces.append(text[at:start])
-        pieces.append(new)  # type: ignore[arg-type]
+        pieces.append(new)  # type: ignore[arg-type]  # text, as that of the cuts here
         at = end
     pieces.append(text[at:])
     return "".join(pieces)
