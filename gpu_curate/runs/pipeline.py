@@ -92,13 +92,8 @@ def running(
     progress = progress or Quiet()
     begun = time.monotonic() - (progress.seconds() if hasattr(progress, "seconds") else 0.0)
     chosen = backend.choose(config.run.backend)
-    opening = f"backend: {chosen.choice} ({chosen.reason})"
-    progress.note(opening)
-    for line in code_lines(config):
-        progress.note(line)
     compiled = compiled_before()
-    if not compiled:
-        progress.note("the first run on a machine compiles its kernels: about a minute of CPU, once")
+    opening = _say_first(progress, config, chosen, compiled)
     check_run_directory(run, config)
     check_output(run, config, "run directory")
     recipe, config = config, remembering(config, run)
@@ -151,6 +146,17 @@ def running(
         yield outcome
         if outcome.nothing_kept is None:
             _make_latest(run, outcome, runner)
+
+
+def _say_first(progress: Progress, config: Config, chosen: backend.Backend, compiled: bool) -> str:
+    """What a run says before any work; returns the first line."""
+    opening = f"backend: {chosen.choice} ({chosen.reason})"
+    progress.note(opening)
+    for line in code_lines(config):
+        progress.note(line)
+    if not compiled:
+        progress.note("the first run on a machine compiles its kernels: about a minute of CPU, once")
+    return opening
 
 
 def _list_of(config: Config) -> str | None:
