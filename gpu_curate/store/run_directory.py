@@ -45,7 +45,8 @@ def below(run: Path, name: Any) -> Path:
             f"run directory {run} names {name!r}, which is not a file or folder below it",
             "restore its files from a copy",
         )
-    place, root = run / name, os.path.realpath(run)
+    place: Path = run / name
+    root = os.path.realpath(run)
     real = os.path.realpath(place)
     if real != root and not real.startswith(root.rstrip("/") + "/"):
         raise ConfigError(
