@@ -120,7 +120,7 @@ def _further(folder: Path, doc_ids: set[int]) -> dict[int, dict[str, Any]]:
     boxes = {name: Box(below(run, folder)) for name, folder in folders.items()}
     if "duplicates" in boxes:
         _cluster_sizes(boxes["duplicates"].folder / "clusters.parquet", told)
-    if {"documents", "scores", "decisions"} <= boxes.keys():
+    if {"scores", "decisions"} <= boxes.keys():
         _odd(boxes, told)
     return told
 
@@ -140,18 +140,18 @@ def _cluster_sizes(path: Path, told: dict[int, dict[str, Any]]) -> None:
 
 def _odd(boxes: dict[str, Box], told: dict[int, dict[str, Any]]) -> None:
     """Of every document the score that is rarest beside those of the kept documents of its partition."""
-    parts = [r.part for r in boxes["documents"].receipts() if r.counts.documents]
-    first = [_first_id(boxes["documents"].path(part, ".parquet")) for part in parts]
-    by_part: dict[str, list[int]] = {}
-    for doc_id in sorted(told):
-        place = bisect_right(first, doc_id) - 1
-        if place >= 0:
-            by_part.setdefault(parts[place], []).append(doc_id)
-    for part, doc_ids in by_part.items():
+    wanted = np.array(sorted(told), np.int64)
+    # decisions/ has the partitions of this run alone; in the folders of others there may be more
+    for part in boxes["decisions"].parts():
+        low, high = _ends(boxes["decisions"].path(part, ".parquet"))
+        if not ((wanted >= low) & (wanted <= high)).any():
+            continue
         decided = _read(boxes["decisions"], part, ["doc_id", "keep", "tokens", "bytes"])
-        kept_N = decided["keep"].to_numpy(zero_copy_only=False)
         ids_N = decided["doc_id"].to_numpy()
-        rows = np.searchsorted(ids_N, doc_ids)
+        rows = np.flatnonzero(np.isin(ids_N, wanted))
+        if not len(rows):
+            continue
+        doc_ids, kept_N = ids_N[rows].tolist(), decided["keep"].to_numpy(zero_copy_only=False)
         scores = _read(boxes["scores"], part, None)
         columns = {n: scores[n].to_numpy() for n in scores.column_names if _is_number(scores.schema.field(n).type)}
         columns["tokens_per_byte"] = decided["tokens"].to_numpy() / np.maximum(decided["bytes"].to_numpy(), 1)
@@ -183,9 +183,12 @@ def _read(box: Box, part: str, columns: list[str] | None) -> Any:
         return file.read(columns, use_threads=False)
 
 
-def _first_id(path: Path) -> int:
+def _ends(path: Path) -> tuple[int, int]:
+    """Lowest and highest doc_id of a partition, from its footer; (0, -1) of an empty one."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, memory_map=True) as file:
         column = file.schema_arrow.get_field_index("doc_id")
-        return int(file.metadata.row_group(0).column(column).statistics.min)
+        groups = [file.metadata.row_group(g).column(column).statistics for g in range(file.metadata.num_row_groups)]
+        known = [s for s in groups if s is not None and s.has_min_max]
+        return (min(s.min for s in known), max(s.max for s in known)) if known else (0, -1)
