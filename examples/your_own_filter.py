@@ -1,40 +1,46 @@
 """A filter of your own beside the published ones: python your_own_filter.py [FILE.parquet]
 
-The signal is a column of numbers, the filter compares it with a bound: so it can be counted and moved like the others.
+The class gives a score, a recipe bounds it, and decisions, funnel and report count it like the others:
+
+    quality:
+      gopher_quality: on
+      your_own_filter.py:Digits: {max: 0.2}        # gpu-curate run recipe.yaml --trust-code
 """
 
 import sys
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import gpu_curate as gc
 
 TEXTS = [
     "These are the talks of the day, in order: an opening, two lectures with slides, and a walk to the river. " * 3,
-    "That is the list of the numbers that we have, with 555 0100 2024 12 31 4711 0815 99 42 1234567890 at its end. "
+    "That is the list of the keys that we have: a5550100 b20241231 c47110815 d99421234567890 and the e1234567890 to the f987654321. "
     * 3,
     "No.",
 ]
-MAX_DIGIT_FRACTION = 0.2
 
 
-def digit_fraction(texts: Any) -> Any:
-    """float64 of N: share of the characters of each text that are digits; 0.0 for an empty one."""
-    chars = pc.utf8_length(texts).to_numpy()
-    digits = pc.count_substring_regex(texts, r"\d").to_numpy()
-    return np.divide(digits, chars, out=np.zeros(len(chars)), where=chars != 0)
+class Digits(gc.Score):
+    """Share of characters that are digits. Fields are parameters, which a recipe gives beside the bounds."""
+
+    name = "digit_fraction"
+    alphabet: str = "0123456789"
+
+    def score(self, text: str) -> float:
+        return sum(text.count(digit) for digit in self.alphabet) / len(text)
 
 
 if __name__ == "__main__":
     table = pq.read_table(sys.argv[1]) if sys.argv[1:] else pa.table({"text": TEXTS})
-    published = gc.decide(gc.score(table), {"gopher_quality": {"min_words": 20}})
-    digits = digit_fraction(table["text"])
 
-    keep = published.keep & (digits <= MAX_DIGIT_FRACTION)
+    scores = gc.score(table, own=[Digits])  # once; what follows only compares numbers
+    published = gc.decide(scores, {"gopher_quality": {"min_words": 20}})
+    mine = gc.decide(scores, {"gopher_quality": {"min_words": 20}, Digits: {"max": 0.2}})
     print(published)
-    print(f"my filter drops {int((published.keep & ~keep).sum())} more, {int(keep.sum())} of {len(keep)} are left")
-    pq.write_table(table.filter(pa.array(keep)), "filtered.parquet")
+    print(mine)
+    print(
+        f"my filter drops {int((published.keep & ~mine.keep).sum())} more, {int(mine.keep.sum())} of {len(mine)} are left"
+    )
+    pq.write_table(table.filter(pa.array(mine.keep)), "filtered.parquet")

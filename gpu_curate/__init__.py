@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from gpu_curate.loader.mixture import MixtureLoader
     from gpu_curate.quality.score import Score
     from gpu_curate.section import Section
+    from gpu_curate.sources import Record, Reject, Skip, Split
+    from gpu_curate.sources.own import Reader
     from gpu_curate.stages import Made, Stage
     from gpu_curate.stages.order import STAGES
     from gpu_curate.stages.part import Part
@@ -42,11 +44,16 @@ _MODULE_OF = {
     "Made": "stages",
     "Part": "stages.part",
     "MixtureLoader": "loader.mixture",
+    "Reader": "sources.own",
+    "Record": "sources",
+    "Reject": "sources",
     "Run": "api.runs",
     "Score": "quality.score",
     "STAGES": "stages.order",
     "Scrubbed": "api.texts",
     "Section": "section",
+    "Skip": "sources",
+    "Split": "sources",
     "ShardLoader": "loader",
     "Stage": "stages",
     "Tokenized": "api.texts",
@@ -76,11 +83,16 @@ __all__ = [
     "Made",
     "MixtureLoader",
     "Part",
+    "Reader",
+    "Record",
+    "Reject",
     "Run",
     "Score",
     "Scrubbed",
     "Section",
     "ShardLoader",
+    "Skip",
+    "Split",
     "Stage",
     "Tokenized",
     "TorchDataset",

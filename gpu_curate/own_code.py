@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from gpu_curate.errors import ConfigError, did_you_mean, one_line
 SCORES, READERS = "gpu_curate.scores", "gpu_curate.readers"  # groups of entry points
 TRUST_CODE = "GPU_CURATE_TRUST_CODE"  # in the environment: 1 stands for --trust-code
 MAX_BYTES = 1 << 20  # of a file
+OWN_CLASS = r"^.+\.py:[A-Za-z_][A-Za-z0-9_]*$"  # what names a class in a file
 _FILE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 _lock = threading.RLock()
 
@@ -208,6 +209,17 @@ def _remedy(e: BaseException, origin: str) -> str | None:
 def failure(e: BaseException, code: Code | None) -> str:
     """What a method of a class raised, with the line of its file."""
     return f"{type(e).__name__}: {one_line(e)}" if code is None else _where(e, code.origin)
+
+
+def wrong_values(e: Any, key: str) -> Iterator[str]:
+    """A line for every value that pydantic refused; `key` is that of the section."""
+    for error in e.errors():
+        where = ".".join(map(str, (key, *error["loc"])))
+        message = error["msg"].removeprefix("Value error, ")
+        shown = "" if error["type"] == "missing" else f", got {error['input']!r}"
+        yield (
+            f"{where}: missing" if error["type"] == "missing" else f"{where}: {message[0].lower()}{message[1:]}{shown}"
+        )
 
 
 def facts(codes: Iterable[Code]) -> list[dict[str, Any]]:

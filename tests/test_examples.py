@@ -40,6 +40,7 @@ def test_all_examples_are_under_test():
         "score_a_parquet_file.py",
         "train_a_small_model.py",
         "your_own_filter.py",
+        "your_own_reader.py",
         "your_own_stage.py",
     ]
 
@@ -70,8 +71,17 @@ def test_score_a_parquet_file(tmp_path):
 
 def test_your_own_filter(tmp_path):
     out = run("your_own_filter.py", tmp_path)
-    assert "my filter drops" in out
+    assert "my filter drops 1 more, 1 of 3 are left" in out
     assert pq.read_metadata(tmp_path / "filtered.parquet").num_rows == 1
+
+
+def test_your_own_reader(tmp_path):
+    out = run("your_own_reader.py", tmp_path)
+    assert "'read': 81, 'rejected': 1" in out
+    assert "{\"no column 'body'\": 1}" in out
+    rows = pq.read_table(tmp_path / "run" / "shards" / "documents.parquet").to_pylist()
+    assert sorted(r["url"] for r in rows) == sorted(f"https://example.org/{i}" for i in range(80))
+    assert {r["row"] for r in rows} == {*range(81)} - {40}
 
 
 def test_train_a_small_model(tmp_path):

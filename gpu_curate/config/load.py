@@ -9,15 +9,17 @@ import typing
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from gpu_curate.config.own import resolve
-from gpu_curate.config.recipe import Config, Source
+from gpu_curate.config.recipe import OWN, SOURCES, Config
 from gpu_curate.errors import ConfigError, did_you_mean
+from gpu_curate.own_code import READERS, entry_points
 from gpu_curate.privacy import hide
-from gpu_curate.section import SWITCHES, Section
+from gpu_curate.section import SWITCHES, Section, Stored
+from gpu_curate.sources.own import OwnSource
 from gpu_curate.stages.sections import Reference
 
 SectionT = TypeVar("SectionT", bound=Section)
@@ -100,10 +102,18 @@ def parse(data: dict[str, Any], origin: str = "config", hints: list[str] | None 
     sources = data.get("sources")
     for source in sources if isinstance(sources, list) else []:
         hide(source.get("storage_options") if isinstance(source, dict) else None)  # before an error can tell a value
+    if isinstance(hints, Stored) and isinstance(sources, list):
+        data = {**data, "sources": [_stored(source) for source in sources]}
     try:
         return Config.model_validate(data, context=hints)
     except ValidationError as e:
         raise ConfigError("\n".join(f"{origin}: {text}" for text in _explain_all(e.errors(), data))) from e
+
+
+def _stored(source: Any) -> Any:
+    """A source that a run reads back: a type that nobody knows any more is of a package that is gone."""
+    kind = source.get("type") if isinstance(source, dict) else None
+    return source if not isinstance(kind, str) or kind in SOURCES else OwnSource.model_validate(source)
 
 
 def parse_section(kind: type[SectionT], key: str, data: dict[str, Any]) -> SectionT:
@@ -160,7 +170,7 @@ def _index(node: list[Any], part: str, text: str) -> int:
     return int(part)
 
 
-_TAGS = {"parquet", "jsonl", "text", "wikipedia", "warc", "huggingface"}
+_TAGS = {*SOURCES, OWN}
 # What pydantic calls a member of a union in the place of an error: a type or a model, never a key of ours.
 _BRANCH = re.compile(r"str|int|float|bool|none|constrained-\w+|[A-Z]\w*|[\w-]+\[.*\]", re.DOTALL)
 
@@ -211,11 +221,11 @@ def _explain(errors: list[Any], data: Any) -> str:
     if err["type"] == "missing":
         return f"{where}: missing"
     if err["type"] == "union_tag_invalid":
-        known = re.findall(r"'(\w+)'", err["ctx"]["expected_tags"])
         got = err["ctx"]["tag"]
-        return f"{where}: type {got!r} is not one of {', '.join(known)}{did_you_mean(got, known)}"
+        known = [*SOURCES, *entry_points(READERS)]
+        return f"{where}: type {got!r} is not one of {', '.join(known)}{did_you_mean(got, known)}, nor PATH.py:CLASS"
     if err["type"] == "union_tag_not_found":
-        return f"{where}: type is missing (one of {', '.join(sorted(_TAGS))})"
+        return f"{where}: type is missing (one of {', '.join(sorted(SOURCES))})"
     got = err["input"]
     shown = "" if isinstance(got, dict | list | BaseModel) else f", got {got!r}{_remedy(errors)}"
     if err["type"] in ("model_type", "dict_type") and len(errors) == 1:
@@ -285,7 +295,7 @@ def _near(err: Any) -> str:
 def _child(section: Any, part: Any) -> Any:
     if isinstance(section, _Each):
         return section.section
-    by_tag = {m.model_fields["type"].annotation.__args__[0]: m for m in get_args(get_args(Source)[0])}
+    by_tag = {**SOURCES, OWN: OwnSource}
     if isinstance(part, int):
         return section
     if part in by_tag:

@@ -1,4 +1,4 @@
-"""The code that a recipe names: scores of quality. Reading a recipe runs none of it; `resolve` does, if it is trusted."""
+"""The code that a recipe names: scores of quality, readers of sources. Reading a recipe runs none of it; `resolve` does, if it is trusted."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 from gpu_curate.config.recipe import COLUMNS, Config
 from gpu_curate.errors import ConfigError
-from gpu_curate.own_code import SCORES, TRUST_CODE, Code, find
+from gpu_curate.own_code import READERS, SCORES, TRUST_CODE, Code, find
 from gpu_curate.quality import FAMILIES, Quality, bits, own_rules
 from gpu_curate.quality.columns import FAMILY
 from gpu_curate.quality.own import Own, read_back
 from gpu_curate.quality.own import resolve as resolve_score
+from gpu_curate.sources.own import OwnSource
+from gpu_curate.sources.sections import SourceBase
 
 # columns of other tables and of exports, beside which a score would stand
 _TAKEN = (
@@ -43,7 +45,8 @@ def resolve(
     Raises:
         ConfigError: names recipe, key, file and remedy.
     """
-    if all(own.resolved is not None for own in config.quality.own.values()):
+    sources = [s for s in config.sources if isinstance(s, OwnSource) and s.code is None]
+    if not sources and all(own.resolved is not None for own in config.quality.own.values()):
         return config
     trusted = os.environ.get(TRUST_CODE) == "1" if trusted is None else trusted
     at_hand = {code.reference: code for code in known}
@@ -54,9 +57,17 @@ def resolve(
             resolved[name] = resolve_score(name, own, code)
         quality = with_own(config.quality, resolved)
         _check_names(quality)
+        readers = [_with_reader(s, folder, trusted, at_hand) for s in config.sources]
     except ConfigError as e:
-        raise ConfigError(f"{origin}: " + e.message.replace("\nquality.", f"\n{origin}: quality."), e.hint) from e
-    return config.model_copy(update={"quality": quality})
+        raise ConfigError("\n".join(f"{origin}: {line}" for line in e.message.split("\n")), e.hint) from e
+    return config.model_copy(update={"quality": quality, "sources": readers})
+
+
+def _with_reader(source: SourceBase, folder: Path, trusted: bool, at_hand: Mapping[str, Code]) -> SourceBase:
+    if not isinstance(source, OwnSource) or source.code is not None:
+        return source
+    key = f"sources.{source.name}.type"
+    return source.known(at_hand.get(source.type) or find(source.type, READERS, folder, trusted, key))
 
 
 def with_own(quality: Quality, own: Mapping[str, Own]) -> Quality:
@@ -91,7 +102,9 @@ def _check_names(quality: Quality) -> None:
 def codes(config: Config) -> list[Code]:
     """The code that a config was resolved with."""
     resolved = (own.resolved for own in config.quality.own.values())
-    return [of.code for of in resolved if of is not None and of.code is not None]
+    readers = (source.code for source in config.sources if isinstance(source, OwnSource))
+    of_scores = [of.code for of in resolved if of is not None and of.code is not None]
+    return [*of_scores, *(code for code in readers if code is not None)]
 
 
 def code_lines(config: Config) -> list[str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from gpu_curate.errors import ConfigError, did_you_mean
+from gpu_curate.own_code import READERS, entry_points, names_file
 from gpu_curate.privacy import HIDDEN, cleaned, published
 from gpu_curate.quality import Quality, bits
 from gpu_curate.runs.section import Run
 from gpu_curate.section import Section
 from gpu_curate.sources.jsonl import JsonlSource
+from gpu_curate.sources.own import OwnSource
 from gpu_curate.sources.sections import (
     HuggingFaceSource,
     ParquetSource,
@@ -24,9 +26,36 @@ from gpu_curate.stages.sections import Dedup, Reference, Shards
 from gpu_curate.text.sections import Language, Normalize, Pii
 from gpu_curate.tokenizer.section import Tokenizer
 
+SOURCES: dict[str, type[SourceBase]] = {  # by `type`
+    "parquet": ParquetSource,
+    "jsonl": JsonlSource,
+    "text": TextSource,
+    "wikipedia": WikipediaSource,
+    "warc": WarcSource,
+    "huggingface": HuggingFaceSource,
+}
+OWN = "own"  # the tag of any other
+
+
+def _tag(source: Any) -> str | None:
+    """Which of the sections a source is: by its type, which for a reader of the user's own names a class."""
+    if isinstance(source, OwnSource):
+        return OWN
+    name = source.get("type") if isinstance(source, dict) else getattr(source, "type", None)
+    if isinstance(name, str) and name not in SOURCES and (names_file(name) or name in entry_points(READERS)):
+        return OWN
+    return name if isinstance(name, str) else None
+
+
 Source = Annotated[
-    ParquetSource | JsonlSource | TextSource | WikipediaSource | WarcSource | HuggingFaceSource,
-    Field(discriminator="type"),
+    Annotated[ParquetSource, Tag("parquet")]
+    | Annotated[JsonlSource, Tag("jsonl")]
+    | Annotated[TextSource, Tag("text")]
+    | Annotated[WikipediaSource, Tag("wikipedia")]
+    | Annotated[WarcSource, Tag("warc")]
+    | Annotated[HuggingFaceSource, Tag("huggingface")]
+    | Annotated[OwnSource, Tag(OWN)],
+    Discriminator(_tag),
 ]
 # Columns that documents/ and documents.parquet have of themselves, so no `keep_columns` may bring one of these names.
 COLUMNS = ("doc_id", "text", "source", "path", "row", "group", "split", "position", "tokens")
@@ -142,12 +171,13 @@ def public(config: Config) -> dict[str, Any]:
 def for_publication(config: Config) -> dict[str, Any]:
     """As `public`, for what goes out with the shards: no absolute path, whose folders tell who worked where."""
     data = {k: v for k, v in public(config).items() if k != "run"}
+    data["quality"] = {published(key): value for key, value in data["quality"].items()}  # a file of the user's own
 
     def shorten(value: Any) -> Any:
         return [published(v) for v in value] if isinstance(value, list) else published(value)
 
     for section, keys in (
-        *((s, ("path", "dataset", "url_blocklist", "domain_blocklist")) for s in data["sources"]),
+        *((s, ("type", "path", "dataset", "url_blocklist", "domain_blocklist")) for s in data["sources"]),
         *((r, ("path",)) for r in data["references"]),
         (data["tokenizer"], ("path",)),
         (data, ("forget",)),

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import ConfigDict, PrivateAttr, RootModel
 
 from gpu_curate.errors import ConfigError, did_you_mean
-from gpu_curate.own_code import Code, failure, load
+from gpu_curate.own_code import Code, failure, load, wrong_values
 from gpu_curate.quality.rule import ANY_SCRIPT, Rule
 from gpu_curate.quality.score import Score, scores_of
 from gpu_curate.section import SWITCHES
@@ -203,21 +203,10 @@ def _try(kind: type[Score], resolved: Resolved, key: str) -> None:
         from pydantic import ValidationError
 
         if isinstance(e, ValidationError) and e.title == kind.__name__:
-            raise ConfigError("\n".join(_wrong(e, key))) from e
+            raise ConfigError("\n".join(wrong_values(e, key))) from e
         raise ConfigError(f"{key}: {failure(e, code)}", f"on the text {_TRIAL!r}") from e
     if refused:
         raise ConfigError(f"{key}: {code and code.origin}: {refused[0]}", f"on the text {_TRIAL!r}")
-
-
-def _wrong(e: Any, key: str) -> Iterable[str]:
-    """A line for every parameter that is wrong."""
-    for error in e.errors():
-        where = ".".join(map(str, (key, *error["loc"])))
-        message = error["msg"].removeprefix("Value error, ")
-        shown = "" if error["type"] == "missing" else f", got {error['input']!r}"
-        yield (
-            f"{where}: missing" if error["type"] == "missing" else f"{where}: {message[0].lower()}{message[1:]}{shown}"
-        )
 
 
 def read_back(reference: str, own: Own, stated: Iterable[Mapping[str, Any]]) -> Own:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from gpu_curate import config
+from gpu_curate.config.recipe import SOURCES
+from gpu_curate.own_code import OWN_CLASS, READERS, SCORES, entry_points
 
 
 def sections() -> list[tuple[str, type[config.Section]]]:
     """(key, model) of every section, in the order of a recipe."""
     c = config
-    sources = [
-        (f"sources: type: {m.model_fields['type'].annotation.__args__[0]}", m) for m in get_args(get_args(c.Source)[0])
-    ]
+    sources = [(f"sources: type: {name}", model) for name, model in SOURCES.items()]
     return [
         ("", c.Config),
         ("sources: every type", c.SourceBase),
@@ -68,6 +69,7 @@ def json_schema() -> dict[str, Any]:
     integer may be text with underscores: YAML 1.2, which editors read, has no 100_000_000.
     """
     schema = config.Config.model_json_schema(mode="validation")
+    _allow_classes(schema["$defs"])
     models = {m.__name__: m for _, m in sections()} | {"RowGroups": config.RowGroups}
     for name, definition in (("Config", schema), *schema["$defs"].items()):
         for key, own in definition.get("properties", {}).items():
@@ -78,6 +80,17 @@ def json_schema() -> dict[str, Any]:
                     kept = {k: own.pop(k) for k in ("title", "description", "default") if k in own}
                     definition["properties"][key] = {**kept, "anyOf": [*own.pop("anyOf", [own]), {"enum": words}]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "gpu_curate recipe"}
+
+
+def _allow_classes(definitions: dict[str, Any]) -> None:
+    """Where a class of the user's own is named: PATH.py:CLASS, or an entry point that is installed here."""
+    of_type = definitions["OwnSource"]["properties"]["type"]
+    of_type["anyOf"] = [{"pattern": OWN_CLASS}, {"enum": list(entry_points(READERS))}]
+    quality = definitions["Quality"]
+    quality["additionalProperties"] = False
+    own = {"anyOf": [{"type": "object"}, {"enum": [None, True, False, "on", "off", "yes", "no"]}]}
+    quality["patternProperties"] = {OWN_CLASS: own, **{f"^{re.escape(name)}$": own for name in entry_points(SCORES)}}
+    definitions.pop("Own", None)
 
 
 def _allow_underscores(schema: Any) -> None:
@@ -122,7 +135,8 @@ def _type(annotation: Any) -> str:
     if origin is typing.Annotated:
         return _type(arguments[0])
     if origin in (typing.Union, types.UnionType):
-        if all(isinstance(a, type) and issubclass(a, config.SourceBase) for a in arguments):
+        bare = [typing.get_args(a)[0] if typing.get_origin(a) is typing.Annotated else a for a in arguments]
+        if all(isinstance(a, type) and issubclass(a, config.SourceBase) for a in bare):
             return "source"
         return " or ".join(dict.fromkeys(_type(a) for a in arguments))
     if origin is typing.Literal:

@@ -24,7 +24,7 @@ from gpu_curate.sources.identity import content_identity
 from gpu_curate.sources.listing import File, Listing
 from gpu_curate.sources.sections import SourceBase, WarcSource
 from gpu_curate.stages.documents.intake import Intake
-from gpu_curate.stages.documents.listing import listings
+from gpu_curate.stages.documents.listing import listings, source_settings
 from gpu_curate.stages.documents.schema import LEDGER
 from gpu_curate.stages.documents.tasks import Piece, ReadTask, pack, refers, refuse_wrong, split_files
 from gpu_curate.store.artifact import Box
@@ -230,7 +230,7 @@ def _base(intake: Intake, source: SourceBase) -> str:
     refers_to = intake.refers(source)
     return digest(
         {
-            "settings": source.model_dump(exclude=_ASIDE),
+            "settings": source_settings(source, _ASIDE),
             "lists": [file_hash(Path(p)) for p in lists if Path(p).is_file()],
             "by_reference": refers_to,
             "libraries": versions((*LIBRARIES.get(source.type, ()), *(("xxhash",) if refers_to else ()))),  # type: ignore[attr-defined]  # every section but their base has one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from gpu_curate import guard
@@ -11,11 +11,14 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.sources import Reader
 from gpu_curate.sources.files import find
 from gpu_curate.sources.listing import File, Listing
+from gpu_curate.sources.own import OwnSource
 from gpu_curate.sources.sections import SourceBase
 
 
 def make_reader(source: SourceBase) -> Reader:
-    """The reader of a source's type."""
+    """The reader of a source's type. Raises: ConfigError: a class of the user's that nobody has loaded."""
+    if isinstance(source, OwnSource):
+        return source.reader()
     kind: Callable[[Any], Reader]
     match source.type:  # type: ignore[attr-defined]  # every source has one of its own
         case "parquet":
@@ -31,6 +34,16 @@ def make_reader(source: SourceBase) -> Reader:
         case _:
             from gpu_curate.sources.huggingface import HuggingFaceReader as kind
     return kind(source)
+
+
+def source_settings(source: SourceBase, aside: Collection[str]) -> dict[str, Any]:
+    """What its documents depend on of a source's section, as plain data; of a reader of the user's own its code and keys.
+
+    Args:
+        aside: keys that are left out.
+    """
+    settings = source.model_dump(include=set(type(source).model_fields) - set(aside))
+    return settings | source.identity() if isinstance(source, OwnSource) else settings
 
 
 def find_files(source: SourceBase, reader: Reader) -> Listing:

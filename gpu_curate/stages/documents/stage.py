@@ -15,7 +15,7 @@ from gpu_curate.stages.documents.beginnings import share_texts, take_over
 from gpu_curate.stages.documents.corpus import LIBRARIES, Corpus, plain_identity, survey
 from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.documents.intake import Intake
-from gpu_curate.stages.documents.listing import inventory, make_reader
+from gpu_curate.stages.documents.listing import inventory, make_reader, source_settings
 from gpu_curate.stages.documents.reading import TaskItems, marker_path
 from gpu_curate.stages.documents.schema import PASSED_OVER
 from gpu_curate.stages.documents.tasks import Piece, ReadTask, refers
@@ -63,7 +63,7 @@ class Documents(Stage):
         return {
             **self.common(),
             "sources": [
-                {**s.model_dump(exclude=dropped), "path": [identity(p) for p in s.paths]} for s in intake.sources
+                {**source_settings(s, dropped), "path": [identity(p) for p in s.paths]} for s in intake.sources
             ],
             "by_reference": [s.name for s in intake.sources if intake.refers(s)],
         }
