@@ -7,11 +7,11 @@ it one file or one document asks `refusal` what the error means, and rejects tha
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpu_curate.errors import GpuCurateError, InputError, RefusedFooter, one_line
-from gpu_curate.sources import Record, Reject, Skip, Split
+from gpu_curate.sources import Batch, Record, Reject, Skip, Split
 
 # the machine's trouble, whatever file it met
 _OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
@@ -39,19 +39,30 @@ def refusal(e: BaseException) -> str:
 
 def read(reader: Any, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
     """`reader.read`; whatever it raises about the file is one reject more, and the file is cut there."""
+    return _read(reader.read, split, skip)
+
+
+def read_batches(reader: Any, split: Split, skip: int = 0) -> Iterator[Batch | Record | Reject | Skip]:
+    """The same of `reader.read_batches`."""
+    return _read(reader.read_batches, split, skip)
+
+
+def _read(read: Callable[..., Iterator[Any]], split: Split, skip: int) -> Iterator[Any]:
     if split.refused is not None:
         if not skip:
             yield Reject(split.first_row, None, split.refused, cut=True)
         return
     last: Any = None
     try:
-        for item in reader.read(split, skip) if skip else reader.read(split):
+        for item in read(split, skip) if skip else read(split):
             last = item
             yield item
         return
     except BaseException as e:
         reason = refusal(e)
     row = getattr(last, "row", None)  # of the last record before the error, or where the split begins
+    if isinstance(last, Batch):
+        row = last.row + len(last.texts) - 1
     yield Reject(split.first_row if row is None else row, None, f"unreadable: {reason}", cut=True)
 
 

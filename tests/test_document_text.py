@@ -448,15 +448,14 @@ def test_what_has_no_effect_is_warned_of_by_name(inputs, tmp_path):
     sources = [{"name": "p", "type": "parquet", "path": str(inputs / "corpus" / "a.parquet")}]
     data = {"sources": sources, "tokenizer": {"path": str(inputs / "tokenizer.json")}}
     assert without_effect(configs.parse(data)) == []  # a default promises nothing
-    told = without_effect(configs.parse({**data, "run": {"by_reference": ["parquet"]}}))
-    assert told == ["run.by_reference: parquet has no effect: `normalize` changes texts (null: off)"]
+    assert without_effect(configs.parse({**data, "run": {"by_reference": ["parquet"]}})) == []
+    told = without_effect(configs.parse({**data, "run": {"by_reference": ["jsonl"]}}))
+    assert told == ["run.by_reference: jsonl has no effect: `normalize` changes texts (null: off)"]
     off = {**data, "normalize": None}
     told = without_effect(configs.parse({**off, "run": {"by_reference": BOTH}}))
     assert told == ["run.by_reference: jsonl has no effect: no source is of that type"]
-    scrubbed = configs.parse(
-        {**off, "pii": {"ip": "replace"}, "run": {"engine": "inline", "by_reference": ["parquet"]}}
-    )
-    told = ["run.by_reference: parquet has no effect: `pii` replaces parts of texts"]
+    scrubbed = configs.parse({**off, "pii": {"ip": "replace"}, "run": {"engine": "inline", "by_reference": ["jsonl"]}})
+    told = ["run.by_reference: jsonl has no effect: `pii` replaces parts of texts"]
     assert make_plan(scrubbed, tmp_path / "r")["warnings"] == told
     assert pipeline.execute(scrubbed, tmp_path / "r").warnings == told
 
@@ -486,6 +485,10 @@ class Series:
     def take(self, indices: np.ndarray) -> Series:
         return Series([self.values[i] for i in indices])
 
+    @classmethod
+    def from_arrow(cls, array: pa.Array) -> Series:
+        return cls(array.cast(pa.large_binary()).to_pylist())
+
     def to_pylibcudf(self) -> tuple[Any, dict]:
         return strings([v or b"" for v in self.values], nulls=sum(v is None for v in self.values)), {}
 
@@ -510,8 +513,13 @@ class StandIn(types.ModuleType):
         self.fault = fault or (lambda values: values)
         self.calls: list[str] = []
 
+    Series = Series
+
     def get_option(self, name: str) -> bool:
         return {"spill": False}[name]
+
+    def concat(self, series: list[Series]) -> Series:
+        return Series([value for one in series for value in one.values])
 
     def read_parquet(
         self,
@@ -583,6 +591,26 @@ def test_cudf_reads_the_rows_that_are_documents(tmp_path, monkeypatch):
     for path in paths(context):
         assert on_device(path) == (texts(path), None)
     assert {"parquet", "jsonl"} == set(cudf.calls)
+
+
+@needs_compiler
+@pytest.mark.parametrize("changed", [[0], [3, 4, 11], list(range(12))])
+def test_stored_texts_stand_between_those_that_cudf_reads(tmp_path, monkeypatch, changed):
+    """With `normalize`, the texts that it changes are stored; all others are long, so that the partition is not copied."""
+    long = "a text that stays as it is " * 20
+    rows = [f"{i}  blanks" if i in changed else f"{i} {long}end" for i in range(12)] + [long + "end"] * 12
+    pq.write_table(pa.table({"text": rows}), tmp_path / "p.parquet", row_group_size=5)
+    source = {"name": "p", "type": "parquet", "path": str(tmp_path / "p.parquet")}
+    config = parse([source], by_reference=["parquet"]).model_copy(update={"normalize": configs.Normalize()})
+    context = Context.of(tmp_path / "r", config, {"documents": "documents", "rejects": "rejects"})
+    make_box(Documents(intake_of(config)), context)
+    cudf = put(monkeypatch)
+    (path,) = paths(context)
+    assert origin(path) is not None
+    expected = [r.replace("  ", " ").encode() for r in rows]
+    assert texts(path) == expected
+    assert on_device(path) == (expected, None)
+    assert cudf.calls == ["parquet"]
 
 
 def garble(values: list[bytes | None]) -> list[bytes | None]:

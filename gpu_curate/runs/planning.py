@@ -68,7 +68,7 @@ def make_plan(
     referred: Counter[int] = Counter()
     for task in tasks:
         text_bytes[task.source] += task.nbytes
-        referred[task.source] += task.nbytes if refers(intake, task) else 0
+        referred[task.source] += task.nbytes if intake.leaves_texts and refers(intake, task) else 0
     config = remembering(config, run)
     config, prints, earlier = pinned(config, run, fingerprints(config, corpus, stages), fresh)
     built = active_stages(config, corpus, stages)

@@ -26,8 +26,8 @@ class Run(Section):
     )
     by_reference: list[Literal["parquet", "jsonl"]] = Field(
         ["parquet"],
-        description="source types whose text is not copied into documents/ where nothing changes it: `normalize: null`, no "
-        "`pii` replaced, local files not compressed; they must stay as they are until the run has ended",
+        description="source types whose texts are not copied into texts/ where nothing changes them: of local files, not "
+        "compressed, which must stay as they are; jsonl only with `normalize: null` and no `pii` replaced",
     )
     cache: str | None = Field(
         None,

@@ -32,6 +32,14 @@ class Record(NamedTuple):
     charset_evidence: str | None = None  # what told the encoding, where it was to be told; counted
 
 
+class Batch(NamedTuple):
+    """Neighbouring rows of a file by column: a text that is null, or not UTF-8, is a reject."""
+
+    row: int  # of the first
+    texts: Any  # Arrow array of strings or bytes
+    columns: Mapping[str, Any]  # name → Arrow array; as `columns` of a record
+
+
 class Reject(NamedTuple):
     """A record that could not be read."""
 
@@ -65,4 +73,16 @@ class Reader(Protocol):
         skip: so many of the items are known already, from a run that was killed: leave them out, without work on them
         where that can be. What it raises about the file is a reject of that file (see `guard`).
         """
+        ...
+
+
+class ColumnReader(Reader, Protocol):
+    """A reader that can give many rows at once: one with `read_batches`."""
+
+    def read_batches(self, split: Split, skip: int = 0) -> Iterator[Batch | Record | Reject | Skip]:
+        """As `read`, most records by column."""
+        ...
+
+    def records(self, batch: Batch) -> Iterator[Record | Reject]:
+        """The rows of a batch as `read` gives them."""
         ...

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from gpu_curate import hub
 from gpu_curate.errors import ConfigError, RetryableError, UnreachableError, install, one_line
-from gpu_curate.sources import Record, Reject, Skip, Split
+from gpu_curate.sources import Batch, Record, Reject, Skip, Split
 from gpu_curate.sources.compression import COMPRESSIONS
 from gpu_curate.sources.files import open_raw, refuse_other_protocols, stem
 from gpu_curate.sources.jsonl import JsonlReader, JsonlSource
@@ -97,6 +97,14 @@ class HuggingFaceReader:
         if split.path.startswith(_STREAM):
             return self._stream(split, skip)
         return self._reader(split.path).read(split, skip)
+
+    def read_batches(self, split: Split, skip: int = 0) -> Iterator[Batch | Record | Reject | Skip]:
+        if split.path.startswith(_STREAM):
+            return self._stream(split, skip)
+        return self._reader(split.path).read_batches(split, skip)
+
+    def records(self, batch: Batch) -> Iterator[Record | Reject]:
+        return self._parquet.records(batch)
 
     def _reader(self, path: str) -> ParquetReader | JsonlReader:
         return self._parquet if stem(path).endswith(self._parquet.suffixes) else self._jsonl

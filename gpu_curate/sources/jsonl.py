@@ -17,7 +17,7 @@ from typing import IO, Any, Literal
 from pydantic import Field
 
 from gpu_curate.guard import refusal
-from gpu_curate.sources import Record, Reject, Skip, Split
+from gpu_curate.sources import Batch, Record, Reject, Skip, Split
 from gpu_curate.sources.compression import compression_by, damage
 from gpu_curate.sources.files import compression_of, is_remote, open_raw, open_stream, read_head
 from gpu_curate.sources.json_values import Value, too_long, values
@@ -30,6 +30,8 @@ _LAYOUT_BYTES = 1 << 20  # of which the layout of a file is told
 _MAX_VALUES = 1 << 22  # of one line: a Python object takes some 70 bytes, and "[],[],[]," has one every three
 _COUNTED_BYTES = 4 << 20  # shorter lines cannot hold so many
 _CHUNK = 1 << 22
+_BATCH_ROWS = 1024  # of a batch; fewer where the texts take more than a chunk
+_FEW = 8  # records that are as quick one by one
 BOM = b"\xef\xbb\xbf"
 
 try:
@@ -118,6 +120,50 @@ class JsonlReader:
                 f.seek(split.start)
                 chunks = iter(lambda: f.read(_CHUNK), b"")
                 yield from self._records(_lines(chunks, split.start, split.stop, source.max_line_bytes), split, skip)
+
+    def read_batches(self, split: Split, skip: int = 0) -> Iterator[Batch | Record | Reject | Skip]:
+        """As `read`; records of neighbouring lines by column."""
+        held: list[Record] = []
+        nbytes = 0
+        try:
+            for item in self.read(split, skip):
+                follows = isinstance(item, Record) and (not held or item.row == held[-1].row + 1)
+                if held and (not follows or len(held) == _BATCH_ROWS or nbytes > _CHUNK):
+                    yield from self._batch(held)
+                    held, nbytes = [], 0
+                if isinstance(item, Record):
+                    held.append(item)
+                    nbytes += len(item.text)
+                else:
+                    yield item
+        except GeneratorExit:
+            raise
+        except BaseException:  # is told behind what was read
+            yield from self._batch(held)
+            raise
+        yield from self._batch(held)
+
+    def _batch(self, held: list[Record]) -> Iterator[Batch | Record]:
+        import pyarrow as pa
+
+        from gpu_curate.sources.parquet import scalar_text
+
+        if len(held) < _FEW:
+            yield from held
+            return
+        try:
+            texts = pa.array([r.text for r in held], pa.large_string())
+            columns = {name: pa.array([scalar_text(r.columns[name]) for r in held], pa.string()) for name in self._keep}
+        except Exception:  # half a surrogate pair; or what is wrong with a value is that record's reject
+            yield from held
+            return
+        yield Batch(held[0].row, texts, columns)
+
+    def records(self, batch: Batch) -> Iterator[Record | Reject]:
+        """The rows of a batch, one by one."""
+        kept = [(name, array.to_pylist()) for name, array in batch.columns.items()]
+        for i, text in enumerate(batch.texts.to_pylist()):
+            yield Record(batch.row + i, text, {name: values[i] for name, values in kept})
 
     def _values(self, f: IO[bytes]) -> Iterator[Value]:
         """The lines or values of a whole file."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Generator, Iterator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gpu_curate.errors import ConfigError, one_line
-from gpu_curate.sources import Record, Reject, Skip, Split
+from gpu_curate.sources import Batch, Record, Reject, Skip, Split
 from gpu_curate.sources.files import is_remote, open_raw
 from gpu_curate.sources.parquet_pages import MAX_PAGE_BYTES, largest_page
 from gpu_curate.sources.sections import ParquetSource
@@ -23,6 +23,7 @@ _NUMBER_BYTES = 8  # a number into a dictionary takes less
 _DICTIONARY_BYTES = 128 << 20  # a larger dictionary is not kept, but read a row at a time
 _MAX_REJECTS = 1 << 22  # of one row group: a damaged footer may claim any number of rows
 HEAD_BYTES = 200
+_Item = TypeVar("_Item")
 
 
 class ParquetReader:
@@ -110,6 +111,15 @@ class ParquetReader:
             )
 
     def read(self, split: Split, skip: int = 0) -> Iterator[Record | Reject | Skip]:
+        yield from self._read(split, skip, self.records)
+
+    def read_batches(self, split: Split, skip: int = 0) -> Iterator[Batch | Reject | Skip]:
+        yield from self._read(split, skip, lambda batch: iter([batch]))
+
+    def _read(
+        self, split: Split, skip: int, items: Callable[[Batch], Iterator[_Item]]
+    ) -> Iterator[_Item | Reject | Skip]:
+        """`items`: what is given of a batch."""
         row = split.first_row
         try:
             with open_raw(split.path, self.source.storage_options, random=True) as f:
@@ -125,7 +135,7 @@ class ParquetReader:
                 for group in range(split.start, stop):
                     first = row
                     row += file.metadata.row_group(group).num_rows
-                    skip = yield from self._row_group(file, f, is_remote(split.path), group, first, skip)
+                    skip = yield from self._row_group(file, f, is_remote(split.path), group, first, skip, items)
         except (pa.ArrowException, OSError, OverflowError) as e:
             yield Reject(row, None, f"unreadable: {one_line(e)}", cut=True)
 
@@ -169,8 +179,15 @@ class ParquetReader:
         return max(min(_BATCH_ROWS, rows), 1)
 
     def _row_group(
-        self, file: pq.ParquetFile, opened: Any, remote: bool, group: int, row: int, skip: int
-    ) -> Generator[Record | Reject | Skip, None, int]:
+        self,
+        file: pq.ParquetFile,
+        opened: Any,
+        remote: bool,
+        group: int,
+        row: int,
+        skip: int,
+        items: Callable[[Batch], Iterator[_Item]],
+    ) -> Generator[_Item | Reject, None, int]:
         """The items of a row group but for the first `skip`. Returns: how many are still to be left out."""
         columns = [self.source.text_column, *self._keep]
         stop = row + file.metadata.row_group(group).num_rows
@@ -181,16 +198,9 @@ class ParquetReader:
                 if skip:
                     passed = min(skip, batch.num_rows)
                     skip, row, batch = skip - passed, row + passed, batch.slice(passed)
-                texts = leaf(batch, self.source.text_column)
-                kept = [(name, _values(leaf(batch, name))) for name in self._keep]
-                for i, text in enumerate(_texts(texts)):
-                    if isinstance(text, str):
-                        yield Record(row, text, {name: values[i] for name, values in kept})
-                    elif text is None:
-                        yield Reject(row, None, f"{self.source.text_column!r} is null")
-                    else:
-                        yield Reject(row, None, "not UTF-8", text[:HEAD_BYTES])
-                    row += 1
+                kept = {name: leaf(batch, name) for name in self._keep}
+                yield from items(Batch(row, leaf(batch, self.source.text_column), kept))
+                row += batch.num_rows
         except (pa.ArrowException, OSError) as e:
             stop, problem = max(stop, row + 1), one_line(e)
         else:
@@ -201,6 +211,17 @@ class ParquetReader:
             yield from (Reject(row, None, reason, cut=True) for row in lost[skip:])
             skip = max(skip - len(lost), 0)
         return skip
+
+    def records(self, batch: Batch) -> Iterator[Record | Reject]:
+        """The rows of a batch, one by one."""
+        kept = [(name, plain_values(array)) for name, array in batch.columns.items()]
+        for i, text in enumerate(_texts(batch.texts)):
+            if isinstance(text, str):
+                yield Record(batch.row + i, text, {name: values[i] for name, values in kept})
+            elif text is None:
+                yield Reject(batch.row + i, None, f"{self.source.text_column!r} is null")
+            else:
+                yield Reject(batch.row + i, None, "not UTF-8", text[:HEAD_BYTES])
 
 
 def leaf(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -214,7 +235,7 @@ def leaf(batch: pa.RecordBatch, name: str) -> pa.Array:
     return column
 
 
-def _values(array: pa.Array) -> list[Any]:
+def plain_values(array: pa.Array) -> list[Any]:
     """Python values; None for one that Python cannot hold."""
     try:
         values: list[Any] = array.to_pylist()

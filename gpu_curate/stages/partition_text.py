@@ -16,13 +16,14 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gpu_curate.document import TextColumn
@@ -35,6 +36,7 @@ from gpu_curate.store.receipts import Counts, Receipt, Written
 
 TYPE = pa.struct([("bytes", pa.int64()), ("content_hi", pa.uint64()), ("content_lo", pa.uint64())])
 _KEY = b"gpu_curate.origin"
+STORED = "stored"  # column of the texts that are others than the source's; null: as there
 _BATCH_ROWS = 1024
 # what pylibcudf raises for libcudf's exceptions, beside MemoryError; InputError is ours, of a column with nulls
 _CUDF_ERRORS = (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError, InputError)
@@ -91,45 +93,37 @@ def can_refer(splits: Iterable[Split], longest: int | None) -> bool:
     return all(not is_remote(s.path) and s.plain and (longest is None or s.nbytes <= longest) for s in splits)
 
 
-def _digest(text: bytes) -> bytes:
-    """xxh3-128, the high half first."""
-    try:
-        from xxhash import xxh3_128_digest
-    except ImportError:
-        from gpu_curate.ops.content_hash import content_hash
+def reference_table(
+    source: SourceBase, extents: list[Extent], row_N: np.ndarray, texts: list[TextColumn], changed_N: np.ndarray
+) -> pa.Table:
+    """The texts of a partition by reference.
 
-        return bytes(content_hash(TextColumn.from_texts([text])).astype(">u8").tobytes())
-    return xxh3_128_digest(text)
+    Args:
+        extents: of its documents, in order; neighbours may be of one split.
+        row_N: int64, of every document in its file.
+        texts: columns that hold the N documents one after the other.
+        changed_N: bool: the text is another than the source's. It is stored.
+    """
+    from gpu_curate.ops.content_hash import content_hash
 
-
-class OriginWriter:
-    """Collects the references of one partition while it is written."""
-
-    def __init__(self, source: SourceBase):
-        self._reader, self._text_column = source.type, source.text_column  # type: ignore[attr-defined]  # of a source that is read by reference
-        self._bytes: list[int] = []
-        self._digests: list[bytes] = []
-        self._extents: list[Extent] = []
-
-    def add(self, text: bytes, split: Split) -> None:
-        if self._extents and self._extents[-1].split == split:
-            self._extents[-1] = Extent(split, self._extents[-1].documents + 1)
+    hash_N2 = np.concatenate([np.zeros((0, 2), np.uint64), *map(content_hash, texts)])
+    size_N = np.concatenate([np.zeros(0, np.int64), *(np.diff(t.offsets) for t in texts)])
+    values = (pa.array(size_N, pa.int64()), pa.array(hash_N2[:, 0]), pa.array(hash_N2[:, 1]))
+    columns = {"text": pa.StructArray.from_arrays(values, fields=list(TYPE)), "row": pa.array(row_N, pa.int64())}
+    if changed_N.any():
+        whole = pa.chunked_array([t.to_arrow() for t in texts], pa.large_string())
+        columns[STORED] = pc.if_else(pa.array(changed_N), whole, None).combine_chunks()
+    else:  # a partition has the same columns as its neighbours
+        columns[STORED] = pa.nulls(len(changed_N), pa.large_string())
+    splits: list[list[Any]] = []
+    for split, documents in extents:
+        place = [split.path, split.start, split.stop, split.first_row]
+        if splits and splits[-1][:4] == place:
+            splits[-1][4] += documents
         else:
-            self._extents.append(Extent(split, 1))
-        self._bytes.append(len(text))
-        self._digests.append(_digest(text))
-
-    def table(self, rows: list[int]) -> pa.Table:
-        """The texts of a partition by reference: `text`, and `row` of every document."""
-        halves_N2 = np.frombuffer(b"".join(self._digests), ">u8").reshape(-1, 2).astype(np.uint64)
-        values = (pa.array(self._bytes, pa.int64()), pa.array(halves_N2[:, 0]), pa.array(halves_N2[:, 1]))
-        texts = pa.StructArray.from_arrays(values, fields=list(TYPE))
-        return pa.table({"text": texts, "row": pa.array(rows, pa.int64())}, metadata=self._metadata())
-
-    def _metadata(self) -> dict[bytes, bytes]:
-        splits = [[s.path, s.start, s.stop, s.first_row, documents] for s, documents in self._extents]
-        value = {"reader": self._reader, "text_column": self._text_column, "splits": splits}
-        return {_KEY: json.dumps(value, ensure_ascii=False).encode("utf-8")}
+            splits.append([*place, documents])
+    value = {"reader": source.type, "text_column": source.text_column, "splits": splits}  # type: ignore[attr-defined]  # of a source that is read by reference
+    return pa.table(columns, metadata={_KEY: json.dumps(value, ensure_ascii=False).encode("utf-8")})
 
 
 def read_origin(schema: pa.Schema) -> Origin | None:
@@ -191,9 +185,16 @@ def host_text(path: str | PathLike[str], numbers: np.ndarray | None = None) -> T
         if origin is None:
             return _own_text(file, numbers)
         row_N, bytes_N, hash_N2 = _expected(file)
+        stored = _stored(file)
     if numbers is not None:
         origin, row_N, bytes_N, hash_N2 = origin.of(numbers), row_N[numbers], bytes_N[numbers], hash_N2[numbers]
-    text = _host_read(origin, row_N, bytes_N)
+        stored = None if stored is None else stored.take(pa.array(numbers))
+    if stored is None or not len(stored) or stored.null_count == len(stored):
+        text = _host_read(origin, row_N, bytes_N)
+    else:
+        there = np.flatnonzero(stored.is_null().to_numpy(zero_copy_only=False))
+        read = _host_read(origin.of(there), row_N[there], bytes_N[there])
+        text = TextColumn.from_arrow(pa.concat_arrays([read.to_arrow(), stored.drop_null()]).take(_order(stored)))
     differs = _differences(text, hash_N2)
     if len(differs):
         raise _changed(*_place(origin, row_N, int(differs[0])), "another text")
@@ -212,6 +213,21 @@ def _expected(file: pq.ParquetFile) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     table = file.read(["row", "text"], use_threads=False).flatten()
     hash_N2 = np.stack([table["text.content_hi"].to_numpy(), table["text.content_lo"].to_numpy()], axis=1)
     return table["row"].to_numpy(), table["text.bytes"].to_numpy(), hash_N2
+
+
+def _stored(file: pq.ParquetFile) -> Any | None:
+    """Texts that are others than the source's, null where they are not; None: there are none."""
+    if STORED not in file.schema_arrow.names:  # as version 0.2 wrote it
+        return None
+    stored = file.read([STORED], use_threads=False)[STORED].combine_chunks()
+    return None if stored.null_count == len(stored) else stored
+
+
+def _order(stored: Any) -> Any:
+    """Where the texts stand in a column of those of the source and, behind them, those stored."""
+    stored_N = stored.is_valid().to_numpy(zero_copy_only=False)
+    there = int(np.count_nonzero(~stored_N))
+    return pa.array(np.where(stored_N, there + np.cumsum(stored_N) - 1, np.cumsum(~stored_N) - 1))
 
 
 def _host_read(origin: Origin, row_N: np.ndarray, bytes_N: np.ndarray) -> TextColumn:
@@ -358,10 +374,11 @@ def device_text(path: str | PathLike[str]) -> tuple[TextColumn, str | None]:
         origin = read_origin(file.schema_arrow)
         if origin is None:
             return cudf_columns.device_column(path), None
-        row_N, bytes_N, hash_N2 = _expected(file)
+        row_N, _, hash_N2 = _expected(file)
+        stored = _stored(file)
     reason = None
     if cudf_columns.device_reader()[0] == "cudf" and len(row_N):
-        text, reason = _cudf_read(origin, row_N, bytes_N, hash_N2)
+        text, reason = _cudf_read(origin, row_N, hash_N2, stored)
         if text is not None:
             return text, None
         gpu_runtime.cuda().release()
@@ -369,7 +386,7 @@ def device_text(path: str | PathLike[str]) -> tuple[TextColumn, str | None]:
 
 
 def _cudf_read(
-    origin: Origin, row_N: np.ndarray, bytes_N: np.ndarray, hash_N2: np.ndarray
+    origin: Origin, row_N: np.ndarray, hash_N2: np.ndarray, stored: Any | None
 ) -> tuple[TextColumn | None, str | None]:
     """The texts as cuDF reads them, or None and what is wrong with them."""
     from gpu_curate.device import cudf_columns
@@ -378,7 +395,8 @@ def _cudf_read(
     if "." in origin.text_column:
         return None, f"cuDF is not asked for nested columns ({origin.text_column})"
     try:
-        series = (_cudf_parquet if origin.reader == "parquet" else _cudf_jsonl)(origin, row_N)
+        read = _cudf_parquet if origin.reader == "parquet" else _cudf_jsonl
+        series = read(origin, row_N) if stored is None else _cudf_merged(read, origin, row_N, stored)
         text = cudf_columns.text_column(series, gpu_runtime.cuda())
     except _CUDF_ERRORS as e:
         return None, f"cuDF: {type(e).__name__}: {one_line(e)}"
@@ -389,6 +407,17 @@ def _cudf_read(
         return text, None
     path, row = _place(origin, row_N, int(differs[0]))
     return None, f"cuDF reads {len(differs)} of {len(row_N)} texts otherwise, first {path}, row {row}"
+
+
+def _cudf_merged(read: Callable[[Origin, np.ndarray], Any], origin: Origin, row_N: np.ndarray, stored: Any) -> Any:
+    """The texts of the source and those stored, as a cudf.Series."""
+    import cudf
+
+    own = cudf.Series.from_arrow(stored.drop_null())
+    there = np.flatnonzero(stored.is_null().to_numpy(zero_copy_only=False))
+    if not len(there):
+        return own
+    return cudf.concat([read(origin.of(there), row_N[there]), own]).take(_order(stored).to_numpy())
 
 
 def _cudf_parquet(origin: Origin, row_N: np.ndarray) -> Any:

@@ -139,6 +139,8 @@ def test_series_to_kernels():
             },
         ),
         (cudf.Series.take, (None, np.zeros(1, np.int64)), {}),
+        (cudf.Series.from_arrow, (None,), {}),
+        (cudf.concat, ([None, None],), {}),
         (cudf.Series.to_pylibcudf, (None,), {}),
         (cudf.Series.fillna, (None, ""), {}),
         (cudf.get_option, ("spill",), {}),

@@ -290,14 +290,14 @@ def test_a_reader_that_takes_the_process_down_is_tried_again_and_then_named(tmp_
     for name, texts in {"a": TEXTS[:6], "fatal": TEXTS[6:]}.items():
         jsonl(tmp_path / f"{name}.jsonl", texts)
         pq.write_table(pa.table({"text": texts}), tmp_path / f"{name}.parquet")
-    reader = f"{kind.capitalize()}Reader"
+    reader, method = f"{kind.capitalize()}Reader", "read_batches" if kind == "parquet" else "read"
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal\n"
-        f"from gpu_curate.sources.{kind} import {reader}\nread = {reader}.read\n"
+        f"from gpu_curate.sources.{kind} import {reader}\nread = {reader}.{method}\n"
         "def kill(self, split, skip=0):\n"
         "    if 'fatal' in split.path: os.kill(os.getpid(), signal.SIGSEGV)\n"
         "    return read(self, split, skip)\n"
-        f"{reader}.read = kill\n"
+        f"{reader}.{method} = kill\n"
     )
     path = tmp_path / "r.yaml"
     sources = [{"name": "s", "type": kind, "path": str(tmp_path / f"*.{kind}")}]

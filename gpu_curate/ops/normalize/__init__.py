@@ -89,3 +89,11 @@ def normalize_column(text: TextColumn, config: Normalize | None) -> Normalized:
     """
     made: Normalized = twin("normalize", False).normalize_column(text, config)
     return made
+
+
+def replaced(text: TextColumn, new: dict[int, bytes]) -> TextColumn:
+    """The host column with other texts in the place of some; the same one if there are none."""
+    if not new:
+        return text
+    made: TextColumn = twin("normalize", False).replaced(text, new)
+    return made

@@ -56,6 +56,14 @@ def normalize_column(text: TextColumn, config: Normalize | None) -> Normalized:
     return _assembled(text, class_N, changed_N, made, refused, config is not None and config.keep_indentation)
 
 
+def replaced(text: TextColumn, new: dict[int, bytes]) -> TextColumn:
+    """See `gpu_curate.ops.normalize.replaced`."""
+    class_N = np.zeros(len(text), np.uint8)
+    class_N[list(new)] = FORM
+    made = [new[i] for i in sorted(new)]
+    return _assembled(text, class_N, np.zeros(len(text), np.bool_), made, {}, False).text
+
+
 def _assembled(
     text: TextColumn,
     class_N: np.ndarray,

@@ -102,8 +102,8 @@ class Tally:
         self.incomplete: dict[str, None] = {}
         self.stopped: str | None = None
 
-    def document(self, path: str, evidence: str | None = None) -> None:
-        self._of(path).documents += 1
+    def document(self, path: str, evidence: str | None = None, documents: int = 1) -> None:
+        self._of(path).documents += documents
         if evidence is not None:
             self.evidence.setdefault(path, Counter())[evidence] += 1
 

@@ -37,8 +37,13 @@ class Intake:
         """Why texts of sources of a type are copied; None: they are not."""
         if kind not in self.by_reference:
             return "it is not listed"
+        if kind == "parquet":  # text by text: those that change are stored
+            return None
         if self.normalize is not None:
             return "`normalize` changes texts (null: off)"
-        if "replace" in self.pii.model_dump().values():
-            return "`pii` replaces parts of texts"
-        return None
+        return None if self.leaves_texts else "`pii` replaces parts of texts"
+
+    @property
+    def leaves_texts(self) -> bool:
+        """True if no text can be another than the source's."""
+        return self.normalize is None and "replace" not in self.pii.model_dump().values()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from gpu_curate.errors import ConfigError, FatalError, UnreachableError
 from gpu_curate.privacy import identity
-from gpu_curate.sources import Split
+from gpu_curate.sources import ColumnReader, Reader, Split
 from gpu_curate.stages import Boxes, Stage
 from gpu_curate.stages.documents.beginnings import share_texts, take_over
 from gpu_curate.stages.documents.corpus import LIBRARIES, Corpus, plain_identity, survey
 from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.documents.intake import Intake
 from gpu_curate.stages.documents.listing import inventory, make_reader, source_settings
-from gpu_curate.stages.documents.reading import TaskItems, marker_path
+from gpu_curate.stages.documents.reading import Block, TaskItems, marker_path
 from gpu_curate.stages.documents.schema import PASSED_OVER
 from gpu_curate.stages.documents.tasks import Piece, ReadTask, refers
 from gpu_curate.stages.documents.writing import PartitionWriter
@@ -134,12 +134,17 @@ class Documents(Stage):
         task = ReadTask(part.task[0], [Piece(Split(*p[0]), *p[1:]) for p in part.task[1]], part.task[2])
         source = self.intake.sources[task.source]
         marker = marker_path(part.box.folder, part.name)
-        items = TaskItems(source, make_reader(source), task.pieces, marker)
+        reader = make_reader(source)
+        items = TaskItems(source, reader, task.pieces, marker)
+        by_column = _by_column(reader)
         writer = PartitionWriter(part, self.intake, source, refers(self.intake, task))
         with writer:
             while (start := writer.begin()) is not None:
-                for place, piece, item in items.read(start):
-                    writer.take(place, piece, item)
+                for item in items.read(start) if by_column is None else items.blocks(start, by_column):
+                    if not isinstance(item, Block):
+                        writer.take(*item)
+                    elif by_column is not None:
+                        writer.take_block(item, by_column)
                     if writer.moved:
                         break
                 else:
@@ -153,3 +158,12 @@ class Documents(Stage):
         except OSError:
             return ""
         return f"reading {os.fsdecode(path)}"
+
+
+def _by_column(reader: Reader) -> ColumnReader | None:
+    """The reader if it gives many rows at once, and the same ones: who overrides `read` alone means what it says."""
+    owner = {
+        name: next((c for c in type(reader).__mro__ if name in vars(c)), None) for name in ("read", "read_batches")
+    }
+    same = owner["read_batches"] is not None and owner["read_batches"] is owner["read"]
+    return cast(ColumnReader, reader) if same else None

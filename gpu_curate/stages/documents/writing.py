@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from gpu_curate import guard
-from gpu_curate.document import doc_id
+from gpu_curate.document import MAX_FILES, MAX_ROWS, doc_id
 from gpu_curate.errors import FatalError, InputError
-from gpu_curate.sources import Record, Reject, Skip
+from gpu_curate.sources import Batch, ColumnReader, Record, Reject, Skip
 from gpu_curate.sources.sections import SourceBase
 from gpu_curate.stages import Made
+from gpu_curate.stages.documents.columns import carried, chars_of, plain_strings, prepare
 from gpu_curate.stages.documents.counts import DocumentCounts, Place, Tally
 from gpu_curate.stages.documents.intake import Intake
+from gpu_curate.stages.documents.reading import Block
+from gpu_curate.stages.documents.rows import Chunk, Rows
 from gpu_curate.stages.documents.schema import MARKUP_SAMPLE_CHARS, MARKUP_SUFFIX, SCHEMA, TEXT
 from gpu_curate.stages.documents.tasks import Piece
 from gpu_curate.stages.part import Part
-from gpu_curate.stages.partition_text import OriginWriter, text_file
+from gpu_curate.stages.partition_text import text_file
 from gpu_curate.stages.rejects import place_of, write_reject
 from gpu_curate.store.files import publish, write_json, write_table
 from gpu_curate.store.fingerprint import digest
@@ -43,6 +48,12 @@ class _Waiting(NamedTuple):
     text: bytes  # of a record: normalised
 
 
+def _fits(piece: Piece, batch: Batch) -> bool:
+    """Whether every row has a doc_id, and no text can be too long."""
+    last = batch.row + len(batch.texts)
+    return last <= MAX_ROWS and piece.file_number < 2 * MAX_FILES and batch.texts.nbytes <= MAX_TEXT_BYTES
+
+
 class PartitionWriter:
     """Puts the items of one read task into partitions, each with a receipt as soon as it is whole.
 
@@ -61,17 +72,14 @@ class PartitionWriter:
 
         self._scalar_text = scalar_text
         self._names = source.kept
-        self._not_own = {
-            *SCHEMA.names,
-            *TEXT.names,
-            *source.kept.values(),
-        }  # columns of a record that keep their name nowhere
+        # columns of a record that keep their name nowhere
+        self._not_own = frozenset((*SCHEMA.names, *TEXT.names, *source.kept.values()))
         self._task, self._box, self._part, self._source = part, part.box, part.name, source
         self._rejects_box = part.boxes.box("rejects") if part.boxes.has("rejects") else None
         self._beside_limit = max(intake.partition_bytes, _LEAST_BESIDE_BYTES)
         self._limit, self._strict = intake.partition_bytes, intake.strict
-        self._origin_of = source if by_reference else None
-        self._normalize = normalizer(intake.normalize)
+        self._refers, self._compares = by_reference, by_reference and not intake.leaves_texts
+        self._normal_form, self._normalize = intake.normalize, normalizer(intake.normalize)
         pii = intake.pii
         self._pii: Any = None
         if any(v in ("count", "replace") for v in pii.model_dump().values()):
@@ -96,11 +104,7 @@ class PartitionWriter:
         self._stack.__exit__(kind, value, traceback)
 
     def _reset(self) -> None:
-        self._rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
-        self._texts: list[bytes] = []
-        self._kept: dict[str, list[str | None]] = {}
-        self._origin = None if self._origin_of is None else OriginWriter(self._origin_of)
-        self._bytes = self._beside_bytes = 0  # of texts; of what is kept, and of rows
+        self._rows = Rows()
         self._counts = Tally()
         self._markup_sample: list[tuple[str, str]] = []
         self._sampled_chars = 0
@@ -192,41 +196,66 @@ class PartitionWriter:
         try:
             if len(text) > MAX_TEXT_BYTES:
                 raise InputError(f"a text of {len(text)} bytes: at most {MAX_TEXT_BYTES} fit")
-            number = doc_id(piece.file_number, item.row)
+            doc_id(piece.file_number, item.row)  # there is one
             group, columns = self._values(item.columns) if item.columns else (None, {})
             markup = None if item.markup is None else (item.markup, text.decode("utf-8"))
         except BaseException as e:
             self._reject(Reject(item.row, None, guard.refusal(e), guard.head(text)), piece)
             return
         beside = ROW_BYTES + (sum(len(v) for v in columns.values() if v) if columns else 0) + len(group or "")
-        full = self._bytes + len(text) > self._limit or self._beside_bytes + beside > self._beside_limit
-        if full and self._rows["doc_id"]:
+        full = self._rows.nbytes + len(text) > self._limit or self._rows.beside + beside > self._beside_limit
+        if full and self._rows.documents:
             self._flush(place)
             if self.moved:  # this one is there, too
                 return
-        rows = self._rows
-        rows["doc_id"].append(number)
-        if self._origin is None:
-            self._texts.append(text)
-        else:
-            self._origin.add(text, piece.split)
-        rows["source"].append(self._source.name)
-        rows["path"].append(path)
-        rows["row"].append(item.row)
-        rows["group"].append(group)
-        if columns.keys() != self._kept.keys():
-            for name in columns:
-                if name not in self._kept:
-                    self._kept[name] = [None] * (len(rows["doc_id"]) - 1)
-        for name, values in self._kept.items():
-            values.append(columns.get(name))
-        self._bytes += len(text)
-        self._beside_bytes += beside
+        changed = self._compares and text != item.text.encode("utf-8", "surrogatepass")
+        self._rows.add(piece.split, piece.file_number, item.row, text, changed, group, columns, beside)
         if markup is not None:
             self._sample(*markup)
         self._counts.document(path, item.charset_evidence)
         if spans:
             self._counts.personal(spans, original)
+
+    def take_block(self, block: Block, reader: ColumnReader) -> None:
+        """Put the rows of a batch where they belong."""
+        if self._waiting:
+            self._scrub()
+            if self.moved:
+                return
+        piece, batch = block.piece, block.batch
+        array = plain_strings(batch.texts)
+        if array is None or not _fits(piece, batch):
+            for i, item in enumerate(reader.records(batch)):
+                self.take(block.at(i), piece, item)
+                if self.moved:
+                    return
+            return
+        made = prepare(batch, array, self._source.text_column, self._normal_form, self._pii)  # type: ignore[attr-defined]  # of a source that comes by column
+        group, kept = carried(batch.columns, self._source.group_column, self._names, self._not_own, made.row_M)
+        whole = Chunk(piece.split, piece.file_number, batch.row + made.row_M, made.text, made.changed_M, group, kept)
+        rejects, spans = deque(made.rejects.items()), deque(sorted(made.spans.items()))
+        offsets, start, documents = made.text.offsets, 0, len(made.row_M)
+        besides = np.zeros(documents + 1, np.int64)
+        np.cumsum(ROW_BYTES + chars_of(group, kept, documents), out=besides[1:])
+        while True:
+            room, beside_room = self._limit - self._rows.nbytes, self._beside_limit - self._rows.beside
+            stop = int(np.searchsorted(offsets, offsets[start] + room, side="right")) - 1
+            stop = min(stop, int(np.searchsorted(besides, besides[start] + beside_room, side="right")) - 1)
+            stop = min(max(stop, start if self._rows.documents else start + 1), documents)
+            if stop > start:
+                self._rows.extend(whole.slice(start, stop), int(besides[stop] - besides[start]))
+                self._counts.document(piece.split.path, documents=stop - start)
+            while spans and spans[0][0] < stop:
+                number, found = spans.popleft()
+                self._counts.personal(found, made.originals[number])
+            while rejects and (stop == documents or rejects[0][0] < made.row_M[stop]):
+                self._reject(rejects.popleft()[1], piece)
+            if stop == documents:
+                return
+            self._flush(block.at(int(made.row_M[stop])))
+            if self.moved:
+                return
+            start = stop
 
     def _values(self, columns: Mapping[str, Any]) -> tuple[str | None, dict[str, str | None]]:
         """Group and kept columns of a document, as text."""
@@ -265,22 +294,19 @@ class PartitionWriter:
             raise FatalError(f"partition {self._part} holds more than 1,000 partitions' worth of text")
         name, first = self._name(number), number == 0
         rows = self._rows
-        columns = {f.name: pa.array(rows[f.name], f.type) for f in SCHEMA}
-        own = {name: pa.array(values, pa.string()) for name, values in self._kept.items()}
         files = [text_file(self._box, name)]
-        table = pa.table({**columns, **dict(sorted(own.items()))})
-        if self._origin is None:
-            texts = pa.table([pa.array(self._texts, TEXT.field("text").type)], schema=TEXT)  # from its UTF-8
-        else:
-            texts = self._origin.table(rows["row"])
+        table = rows.table(self._source.name)
+        texts = rows.references(self._source) if self._refers else None
+        if texts is None:
+            texts = pa.table([rows.text()], schema=TEXT)
         write_table(files[0], texts, use_dictionary=False, row_group_size=_GROUP_ROWS)
         if self._markup_sample:
             files.append(self._box.path(name, MARKUP_SUFFIX))
             write_json(files[-1], self._markup_sample)
         self._stack.close()  # rejects/ appear
         files += [self._rejects] if self._rejects else []
-        groups = digest([self._source.name, rows["group"] if self._source.group_column else None])
-        counts = self._counts.counts(self._source.name, len(rows["doc_id"]), self._bytes, groups, place)
+        groups = digest([self._source.name, rows.groups().to_pylist() if self._source.group_column else None])
+        counts = self._counts.counts(self._source.name, rows.documents, rows.nbytes, groups, place)
         options = {"use_dictionary": ["source", "path", "group"], "row_group_size": _GROUP_ROWS}
         self._task.publish(Made(counts, table, tuple(files), options), name, whole=not first or place is None)
         self._written.append(name)

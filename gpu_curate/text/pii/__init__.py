@@ -22,23 +22,23 @@ phone pattern eats every long number.
 from __future__ import annotations
 
 import importlib.util
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import accumulate, groupby
+from itertools import groupby
 
 import numpy as np
 
+from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, install
 from gpu_curate.text.pii.card import find_cards
 from gpu_curate.text.pii.email import find_emails
-from gpu_curate.text.pii.glance import candidates_of, still_worthy
+from gpu_curate.text.pii.glance import candidates_of, join_texts, still_worthy
 from gpu_curate.text.pii.iban import find_ibans
 from gpu_curate.text.pii.ip import find_ips
 from gpu_curate.text.pii.labels import phone_labels
 from gpu_curate.text.pii.marks import AT, CALLED, CARD_START, IBAN_START, MARGIN, NORTH_AMERICAN_RUN, QUAD, V6_START
 from gpu_curate.text.pii.phone import find_phones, find_wide_phones
-from gpu_curate.text.pii.spans import PLACEHOLDERS, Candidates, Scrubbed, Span, in_characters, mask
+from gpu_curate.text.pii.spans import PLACEHOLDERS, Candidates, Found, Scrubbed, Span, in_characters, mask
 from gpu_curate.text.sections import Pii
 
 
@@ -85,23 +85,36 @@ class PiiScanner:
             texts: UTF-8; surrogates may be in it.
         Memory: a few times the texts; about a megabyte of them is as good as more.
         """
-        sizes = list(map(len, texts))
+        found = self.scrub_column(TextColumn.from_texts(texts))
+        return Scrubbed([found.texts.get(i, raw) for i, raw in enumerate(texts)], found.spans)
+
+    def scrub_column(self, text: TextColumn) -> Found:
+        """`scrub` of every text of a host column of UTF-8, with the same findings.
+
+        A call costs 6 us, a text nothing but its scan. Memory: a few times the texts; a quarter of a megabyte is as good as more.
+        """
         # Two line ends after each text: no pattern matches one or looks past two, so that the texts are as good as alone.
-        filled = sum(sizes) + 2 * len(sizes)
-        buffer = bytearray(b"\n\n").join([b"\n" * (MARGIN - 2), *texts, b"\n" * (MARGIN + -filled % MARGIN)])
+        filled = text.nbytes + 2 * len(text)
+        buffer = bytearray(b"\n") * (2 * MARGIN + filled + -filled % MARGIN)
+        start_N = np.empty(len(text), np.int64)
+        join_texts(text.chars, text.offsets, np.frombuffer(buffer, np.uint8), start_N)
+        found = self._all_in(buffer)
         spans: dict[int, list[Span]] = {}
-        starts = list(accumulate(map((2).__add__, sizes), initial=MARGIN))
+        texts: dict[int, bytes] = {}
+        of = np.searchsorted(start_N, [start for start, _, _ in found], side="right") - 1
+        for index, group in groupby(zip(of.tolist(), found, strict=True), lambda pair: pair[0]):
+            first, raw = int(start_N[index]), text.raw(index)
+            spans[index] = [Span(kind, start - first, stop - first) for _, (start, stop, kind) in group]
+            if (new := self._replace(raw, spans[index])) is not raw:
+                texts[index] = new
+        return Found(texts, spans)
+
+    def _all_in(self, buffer: bytearray) -> list[tuple[int, int, str]]:
+        """Byte spans of all types, in order, wide phone numbers too."""
         found = self._find(buffer)
         if "phone" in self._kinds and not buffer.isascii():
             found = sorted(found + list(find_wide_phones(buffer)))
-        if not found:
-            return Scrubbed(texts, spans)
-        texts = list(texts)
-        for index, group in groupby(found, lambda span: bisect_right(starts, span[0]) - 1):
-            first = starts[index]
-            spans[index] = [Span(kind, start - first, stop - first) for start, stop, kind in group]
-            texts[index] = self._replace(texts[index], spans[index])
-        return Scrubbed(texts, spans)
+        return found
 
     def _replace(self, raw: bytes, spans: list[Span]) -> bytes:
         pieces: list[bytes] = []

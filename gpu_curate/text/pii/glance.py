@@ -37,6 +37,20 @@ from gpu_curate.text.pii.phone import may_hold_north_american
 from gpu_curate.text.swar import at_most, count, equals
 
 
+@njit
+def join_texts(
+    chars: NDArray[np.uint8], offsets: NDArray[np.int64], raw: NDArray[np.uint8], start_N: NDArray[np.int64]
+) -> None:
+    """Copy the texts of a column to `raw`, which is full of line ends: MARGIN of them first, two behind each."""
+    out = MARGIN
+    for n in range(start_N.size):
+        start_N[n] = out
+        for i in range(offsets[n], offsets[n + 1]):
+            raw[out] = chars[i]
+            out += 1
+        out += 2
+
+
 def candidates_of(raw: np.ndarray, emails: bool, numbers: bool, ip: bool) -> np.ndarray:
     """Kind, start and stop of what is worth a closer look, int64[N, 3], in order of start for each kind."""
     out = np.empty((max(1024, raw.size // 128), 3), np.int64)

@@ -25,6 +25,13 @@ class Scrubbed(NamedTuple):
     spans: dict[int, list[Span]]  # findings by the index of their text, in bytes of the text given; most have none
 
 
+class Found(NamedTuple):
+    """What `PiiScanner.scrub_column` found in some texts; most have nothing."""
+
+    texts: dict[int, bytes]  # number → UTF-8 of a text in which something was replaced
+    spans: dict[int, list[Span]]  # number → findings, in bytes of the text given
+
+
 def in_characters(raw: bytes, spans: list[Span]) -> list[Span]:
     """Spans of bytes as spans of characters."""
     found = []
