@@ -780,3 +780,50 @@ def test_a_proof_is_found_again_for_the_same_content_and_libraries_only(trained,
     installed(monkeypatch, lambda name: "0.0")
     loading.load(section, proof)
     assert len(asked) == 4
+
+
+# ------------------------------------------------------------------------------------------------------- reserved tokens
+
+
+def test_reserved_tokens_stand_before_the_end_of_text_token_and_no_text_gives_them(tmp_path):
+    reserved = ["<|user|>", "<|model|>"]
+    assert train(sample(), 400, EOT, tmp_path / "t.json", reserved) == 400
+    encoder = load(section(tmp_path / "t.json"))
+    by_text = {t["content"]: t["id"] for t in json.loads((tmp_path / "t.json").read_bytes())["added_tokens"]}
+    assert by_text == {"<|user|>": 397, "<|model|>": 398, EOT: 399}
+    assert encoder.eot_id == 399
+    ids, _ = encoder.encode_batch(["<|user|>Hello<|model|>", *sample(20, 3)])
+    assert ids.max() < 397
+    assert encoder.decode([397, *ids[:3], 398]).startswith("<|user|>")
+    train(sample(), 398, EOT, tmp_path / "plain.json")  # the same merges, two entries fewer
+    plain, _ = load(section(tmp_path / "plain.json")).encode_batch(sample(20, 3))
+    np.testing.assert_array_equal(encoder.encode_batch(sample(20, 3))[0], plain)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "said"),
+    [
+        (["<a>", "<a>"], "reserved token '<a>' is there twice"),
+        ([EOT], "is the end-of-text token"),
+        ([""], "reserved token '' is empty"),
+        (["<a>"] * 200, "vocab_size 400: a byte-level BPE has at least 457 entries"),
+    ],
+)
+def test_odd_reserved_tokens_are_named(tmp_path, reserved, said):
+    with pytest.raises(ConfigError, match=said):
+        train(sample(), 400, EOT, tmp_path / "t.json", reserved)
+
+
+def test_files_give_as_many_bytes_as_asked_for(tmp_path):
+    from gpu_curate.tools.train_tokenizer import train_from_files
+
+    for name, count in (("a", 50), ("b", 5)):
+        lines = [json.dumps({"text": f"{name} text number {i:03}"}) for i in range(count)]  # 17 bytes each
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    facts = train_from_files(
+        [str(tmp_path / "*.jsonl")], tmp_path / "t.json", 270, EOT, "text", 1 << 20, ["<|x|>"], bytes_per_file=170
+    )
+    assert facts["documents"] == 10 + 5
+    assert facts["bytes"] == 15 * 17
+    facts = train_from_files([str(tmp_path / "*.jsonl")], tmp_path / "t.json", 270, EOT, "text", 1 << 20)
+    assert facts["documents"] == 55

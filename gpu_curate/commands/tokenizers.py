@@ -21,11 +21,17 @@ def train(
     eot: Annotated[str, typer.Option("--eot", help="End-of-text token; the last id.")] = "<|endoftext|>",
     text_column: Annotated[str, typer.Option("--text-column", help="Key or column that holds the text.")] = "text",
     max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Read at most so much text.")] = 1 << 30,
+    bytes_per_file: Annotated[
+        int | None, typer.Option("--bytes-per-file", min=1, help="Read at most so much text of each file.")
+    ] = None,
+    reserved: Annotated[
+        list[str] | None, typer.Option("--reserved", metavar="TOKEN", help="Special token kept for later; repeatable.")
+    ] = None,
 ) -> None:
     """Train a byte-level BPE. Same input in the same order, same file."""
     from gpu_curate.tools.train_tokenizer import train_from_files
 
-    facts = train_from_files(paths, out, vocab_size, eot, text_column, max_bytes)
+    facts = train_from_files(paths, out, vocab_size, eot, text_column, max_bytes, reserved, bytes_per_file)
     for reason in facts["rejected"][:5]:
         say(f"warning: {one(reason)}", file=sys.stderr)
     if len(facts["rejected"]) > 5:

@@ -30,7 +30,9 @@ class TrainedTokenizer(Stage):
         self.options, self.eot = train, eot
 
     def settings(self) -> Any:
-        return {"train": self.options.model_dump(), "eot": self.eot}
+        new = {"bytes_per_source": None, "reserved_tokens": []}  # at these, what was trained before stays as it is
+        made = {k: v for k, v in self.options.model_dump().items() if k not in new or v != new[k]}
+        return {"train": made, "eot": self.eot}
 
     def libraries(self) -> tuple[str, ...]:
         return ("tokenizers",)
@@ -39,12 +41,12 @@ class TrainedTokenizer(Stage):
         from gpu_curate.tokenizer.training import train
 
         options = self.options
-        texts = sample(part.boxes, options.max_bytes)
+        texts = sample(part.boxes, options.max_bytes, options.bytes_per_source)
         if not texts:
             raise NothingKeptError("tokenizer.train: there is no text to train on: every document is empty")
         path = part.path(".tokenizer.json")
         with publish(path) as temp:
-            entries = train(texts, options.vocab_size, self.eot, temp)
+            entries = train(texts, options.vocab_size, self.eot, temp, options.reserved_tokens)
         nbytes = sum(len(t.encode("utf-8")) for t in texts)
         for warning in shortfall(options.vocab_size, entries, nbytes):
             part.warn(warning)
@@ -61,8 +63,11 @@ def shortfall(wanted: int, entries: int, nbytes: int) -> list[str]:
     ]
 
 
-def sample(boxes: Boxes, max_bytes: int) -> list[str]:
-    """Texts of the lowest content hashes, up to `max_bytes`, in the order of their hash, no text twice."""
+def sample(boxes: Boxes, max_bytes: int, bytes_per_source: int | None = None) -> list[str]:
+    """Texts of the lowest content hashes, up to `max_bytes`, in the order of their hash, no text twice.
+
+    bytes_per_source: of each source, only the lowest hashes up to so many bytes, at least one text.
+    """
     signatures, documents = boxes.box("signatures"), boxes.box("documents")
     parts = signatures.parts()
     hashes, sizes, owner, row = [], [], [], []
@@ -76,6 +81,8 @@ def sample(boxes: Boxes, max_bytes: int) -> list[str]:
     owner_N, row_N = np.concatenate(owner), np.concatenate(row)
     _, first = np.unique(hash_N, return_index=True)  # sorted by hash, one document of each
     first = first[bytes_N[first] > 0]
+    if bytes_per_source is not None:
+        first = first[_within(_sources(boxes, parts)[first], bytes_N[first], bytes_per_source)]
     taken = first[: int(np.searchsorted(np.cumsum(bytes_N[first]), max_bytes, side="right")) or 1]
     texts: list[Any] = [None] * len(taken)
     for number in np.unique(owner_N[taken]):
@@ -85,6 +92,27 @@ def sample(boxes: Boxes, max_bytes: int) -> list[str]:
         for i, text in zip(where, column.to_arrow().to_pylist(), strict=True):
             texts[i] = text
     return texts
+
+
+def _sources(boxes: Boxes, parts: list[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """int64 of N: a number for the source of each document."""
+    numbers: dict[str, int] = {}
+    found = [np.zeros(0, np.int64)]
+    for part in parts:
+        column = boxes.box("documents").read_table(part, ["source"])["source"].combine_chunks()
+        if len(column):
+            of_code = [numbers.setdefault(name, len(numbers)) for name in column.dictionary.to_pylist()]
+            found.append(np.array(of_code, np.int64)[column.indices.to_numpy()])
+    return np.concatenate(found)
+
+
+def _within(group_N: Any, bytes_N: Any, limit: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """bool of N: the first of every group that hold up to `limit` bytes together, and the very first anyway."""
+    kept = np.zeros(len(group_N), np.bool_)
+    for group in np.unique(group_N).tolist():
+        own = np.flatnonzero(group_N == group)
+        kept[own[: max(1, int(np.searchsorted(np.cumsum(bytes_N[own]), limit, side="right")))]] = True
+    return kept
 
 
 def resolved(boxes: Boxes, options: Tokenizer) -> Tokenizer:

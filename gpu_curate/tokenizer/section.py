@@ -14,6 +14,12 @@ class TrainTokenizer(Section):
 
     vocab_size: int = Field(32768, ge=257, description="entries, the EOT token among them")
     max_bytes: int = Field(64 << 20, gt=0, description="bytes of text it is trained on, drawn by content hash")
+    bytes_per_source: int | None = Field(
+        None, gt=0, description="at most so many bytes of each source, so that a large one does not drown the others"
+    )
+    reserved_tokens: list[str] = Field(
+        [], description="special tokens kept for later, before the EOT token in the vocabulary; no text gives their ids"
+    )
 
 
 class Tokenizer(Section):

@@ -24,10 +24,19 @@ from gpu_curate.tokenizer.training import train
 
 
 def train_from_files(
-    paths: list[str], out: Any, vocab_size: int, eot: str, text_column: str, max_bytes: int
+    paths: list[str],
+    out: Any,
+    vocab_size: int,
+    eot: str,
+    text_column: str,
+    max_bytes: int,
+    reserved: list[str] | None = None,
+    bytes_per_file: int | None = None,
 ) -> dict[str, Any]:
     """Train on files outside a run, in sorted order of their paths, as `gpu-curate tokenizer train` does.
 
+    Args:
+        reserved: see `train`. bytes_per_file: read at most so much text of each file, and its first text anyway.
     Raises:
         ConfigError: a path matches nothing, or no text was found.
     """
@@ -47,7 +56,7 @@ def train_from_files(
 
     def texts() -> Iterator[str]:
         for file, number in zip(files, number_of, strict=True):
-            reader = readers[number]
+            reader, before = readers[number], facts["bytes"]
             for split in guard.splits(reader, file.path, file.size, 1 << 40):
                 for item in guard.read(reader, split):
                     if isinstance(item, Reject):
@@ -55,13 +64,15 @@ def train_from_files(
                     if isinstance(item, Record):
                         if facts["bytes"] >= max_bytes:
                             return
+                        if bytes_per_file is not None and facts["bytes"] - before >= bytes_per_file:
+                            break
                         text = well_formed(item.text)
                         facts["documents"] += 1
                         facts["bytes"] += len(text.encode("utf-8"))
                         yield text
 
     with publish(Path(out)) as temp:
-        facts["vocab_size"] = train(texts(), vocab_size, eot, temp)
+        facts["vocab_size"] = train(texts(), vocab_size, eot, temp, reserved or [])
         facts["warnings"] = shortfall(vocab_size, facts["vocab_size"], facts["bytes"])
         if not facts["bytes"]:
             raise ConfigError(f"no text in {', '.join(paths)}", "check --text-column")
