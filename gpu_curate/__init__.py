@@ -14,9 +14,11 @@ __version__ = "0.2.0"
 
 TYPE_CHECKING = False  # type checkers take it for true by its name
 if TYPE_CHECKING:
+    from gpu_curate.api.bits import bits_per_byte
     from gpu_curate.api.duplicates import Duplicates, deduplicate
     from gpu_curate.api.runs import Run, open_run, run
     from gpu_curate.api.statistics import Decisions, contaminated, decide, score
+    from gpu_curate.api.stream import stream
     from gpu_curate.api.texts import Scrubbed, Tokenized, extract_html, extract_wikitext, normalize, scrub, tokenize
     from gpu_curate.config import Config
     from gpu_curate.errors import ConfigError, GpuCurateError, InputError
@@ -58,6 +60,7 @@ _MODULE_OF = {
     "Stage": "stages",
     "Tokenized": "api.texts",
     "TorchDataset": "torch_dataset",
+    "bits_per_byte": "api.bits",
     "contaminated": "api.statistics",
     "decide": "api.statistics",
     "deduplicate": "api.duplicates",
@@ -68,6 +71,7 @@ _MODULE_OF = {
     "run": "api.runs",
     "score": "api.statistics",
     "scrub": "api.texts",
+    "stream": "api.stream",
     "tokenize": "api.texts",
 }
 
@@ -97,6 +101,7 @@ __all__ = [
     "Tokenized",
     "TorchDataset",
     "__version__",
+    "bits_per_byte",
     "contaminated",
     "decide",
     "deduplicate",
@@ -107,6 +112,7 @@ __all__ = [
     "run",
     "score",
     "scrub",
+    "stream",
     "tokenize",
 ]
 

@@ -96,7 +96,7 @@ LAYERS = (
     {"config"},
     {"stages"},
     {"runs"},
-    {"report", "tools", "inquiry"},
+    {"report", "tools", "inquiry", "ablate"},
     {"api", "cli", "commands", "console", "terminal", "__main__"},
 )
 
