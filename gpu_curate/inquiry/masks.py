@@ -28,7 +28,7 @@ from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.reasons import OTHER_BITS, in_order, rule_bits
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.rule_values import check_columns_hold_numbers, column_values
-from gpu_curate.stages.run_corpus import RunCorpus
+from gpu_curate.stages.run_corpus import ContentCorpus
 
 _DUPLICATES = ("exact_duplicate", "fuzzy_duplicate", "reference_duplicate")
 
@@ -261,13 +261,8 @@ def _exact_anew(stored: Stored, config: Config) -> Recount:
     from gpu_curate import dedup
     from gpu_curate.ops.components import Components  # Numba: most questions do without
 
-    if not stored.context.has("candidates"):
-        raise ConfigError(
-            f"{stored.run}: the run looked for no duplicates, so nobody knows which texts are equal",
-            "run the recipe with dedup.exact: true; documents, scores and tokens stay",
-        )
-    corpus = RunCorpus(replace(stored.context.boxes, backend="cpu"), config.references, num_bands=0)
     settings = settings_of(config.dedup)
+    corpus = ContentCorpus(replace(stored.context.boxes, backend="cpu"), config.references, settings.by_group)
     copies, originals = dedup.exact_copies(corpus, settings)
     components = Components(len(corpus))
     components.add_edges(originals, copies)

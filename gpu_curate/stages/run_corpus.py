@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError
+from gpu_curate.lsh import content_key
 from gpu_curate.members import Members
 from gpu_curate.ops import components as components_ops
 from gpu_curate.stages import Boxes
@@ -43,13 +44,12 @@ class RunCorpus:
         self.boxes, self._num_bands = boxes, num_bands
         self._parts: list[Numbered] = numbered(boxes, list(references))
         self.documents = sum(p.rows for p in self._parts)
-        self._candidates = boxes.box("candidates")
         self._columns: dict[str, NDArray[Any]] = {}
         # Of this object, not of the process: a process may outlive a run, and its folder.
         self._text_column = functools.lru_cache(maxsize=2)(self._read_text)
         members = Members(self.documents)
         for table in range(1 + num_bands):
-            for found in (*pairs_of(self._candidates, table), *matched_of(self._candidates, table)):
+            for found in (*self._pairs_of(table), *self._matched_of(table)):
                 members.add(found.ravel())
         items = [p for p in self._parts if p.action == "train_only"]
         for p in items:  # all of them: their hashes are compared with those of what they matched
@@ -69,6 +69,14 @@ class RunCorpus:
         action = np.array([p.action or "" for p in self._parts] or [""])[self._owner_M]
         self.is_reference_N, self.train_only_N = action != "", action == "train_only"
 
+    def _pairs_of(self, table: int) -> Iterator[Numbers]:
+        """(E, 2): the pairs of one table, by where documents lie."""
+        return pairs_of(self.boxes.box("candidates"), table)
+
+    def _matched_of(self, table: int) -> Iterator[Numbers]:
+        """(E, 1): the documents of one table that an item matched."""
+        return matched_of(self.boxes.box("candidates"), table)
+
     def __len__(self) -> int:
         return len(self.doc_id_N)
 
@@ -86,7 +94,7 @@ class RunCorpus:
         return self._columns[name]
 
     def _pairs(self, table: int) -> tuple[Numbers, Numbers]:
-        found = [self._places(pairs) for pairs in pairs_of(self._candidates, table)]
+        found = [self._places(pairs) for pairs in self._pairs_of(table)]
         pairs_E2 = np.concatenate([np.zeros((0, 2), np.int64), *found])
         return pairs_E2[:, 0], pairs_E2[:, 1]
 
@@ -105,7 +113,7 @@ class RunCorpus:
     def connect_band(self, b: int, components: Any) -> int:
         """See `dedup.Corpus`."""
         count = 0
-        for pairs in pairs_of(self._candidates, 1 + b):
+        for pairs in self._pairs_of(1 + b):
             place = self._places(pairs)
             components.add_edges(place[:, 0], place[:, 1])
             count += len(place)
@@ -117,7 +125,7 @@ class RunCorpus:
         lo = self.column("content_lo")
         same = np.isin(lo, lo[self.train_only_N])
         for table in range(1 + self._num_bands):
-            for numbers in matched_of(self._candidates, table):
+            for numbers in self._matched_of(table):
                 place = self._places(numbers.ravel())
                 found.append(place[same[place]] if table == CONTENT else place)
         return np.unique(np.concatenate(found))
@@ -179,3 +187,31 @@ class RunCorpus:
 
     def disk_error(self, error: OSError) -> Exception:
         return disk_error(self.scratch, error) if error.errno in DISK_ERRORS else error
+
+
+class ContentCorpus(RunCorpus):
+    """The documents of a run that have the text of another, found from signatures/, whatever the run looked for.
+
+    Memory: about 60 bytes a document.
+    """
+
+    def __init__(self, boxes: Boxes, references: Sequence[Reference], by_group: bool):
+        """Args: by_group: only within a group, but for the items of reference sets."""
+        self._scoped = by_group
+        super().__init__(boxes, references, num_bands=0)
+
+    def _pairs_of(self, table: int) -> Iterator[Numbers]:
+        columns = [p.signatures.columns(p.name, "content_hi", "scope", "bytes") for p in self._parts]
+        if not columns:
+            return
+        hi_N, scope_N, bytes_N = (np.concatenate(arrays) for arrays in zip(*columns, strict=True))
+        edges = components_ops.band_edges(content_key(hi_N, scope_N if self._scoped else None), bytes_N > 0)
+        yield np.stack([np.asarray(e, np.int64) for e in edges], axis=1)
+        if self._scoped:  # an item of a reference set is compared with documents of every scope
+            of_set_N = np.repeat([p.action is not None for p in self._parts], [p.rows for p in self._parts])
+            key, item = np.unique(np.where(of_set_N & (bytes_N > 0), hi_N, 0), return_index=True)
+            own = np.flatnonzero(~of_set_N & (bytes_N > 0) & np.isin(hi_N, key[key > 0]))
+            yield np.stack([own, item[np.searchsorted(key, hi_N[own])]], axis=1)
+
+    def _matched_of(self, table: int) -> Iterator[Numbers]:
+        return iter(())
