@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gzip
 import json
 import random
@@ -439,7 +440,7 @@ def test_optional_facts_get_their_sections(full):
     facts["skipped"] = {"pq:redirect": 7, "pq:namespace": 5}
     facts["pii"] = {"counts": {"email": 3}, "samples": {"email": ["xx<xx@xx.xx"]}}
     scanned = full[1].config.model_copy(update={"pii": config.Pii(email="replace")})
-    context = type(full[1])(full[1].run, scanned, full[1].folders, full[1].backend)
+    context = dataclasses.replace(full[1], config=scanned)
     parsed = Page(page(facts, context))
     assert {"Languages", "Skipped records", "Personal data"} <= set(headings(parsed))
     assert parsed.rows("text", 1) == {"en": ["90", "90.0 %"], "<b>": ["10", "10.0 %"]}
@@ -531,7 +532,7 @@ def test_storage_options_are_not_shown(full):
     facts, context, _ = full
     source = context.config.sources[0].model_copy(update={"storage_options": {"secret": "hunter2"}})
     hidden = context.config.model_copy(update={"sources": [source, *context.config.sources[1:]]})
-    html = page(facts, type(context)(context.run, hidden, context.folders, context.backend))
+    html = page(facts, dataclasses.replace(context, config=hidden))
     assert "hunter2" not in html
     assert "secret" in html
 
@@ -748,6 +749,7 @@ def test_every_reason_has_a_group():
         "short",
         "mixture",
         "kept",
+        "rejected",
     }
     recipe = config.parse(
         {"sources": [{"name": "s", "type": "text", "path": "x"}], "tokenizer": {"path": "t"}, "quality": {"c4": "on"}}

@@ -87,7 +87,7 @@ def test_a_byte_that_was_flipped_before_a_run_is_found_by_it(run, box):
 @pytest.fixture
 def box(tmp_path):
     with recording(tmp_path / "record") as path:
-        box = Box(tmp_path / "box", path)
+        box = Box(tmp_path / "box", verified=path)
         box.folder.mkdir()
         box.path("0", ".bin").write_bytes(b"x" * 100)
         box.commit(Receipt("0", box.written([box.path("0", ".bin")]), Counts()))
