@@ -154,8 +154,9 @@ class DocumentStream:
 
     def __iter__(self) -> Iterator[StreamedDocument]:
         from gpu_curate.sources import Record, Reject
+        from gpu_curate.stages.documents.counts import Place
         from gpu_curate.stages.documents.listing import make_reader
-        from gpu_curate.stages.documents.reading import Place, TaskItems
+        from gpu_curate.stages.documents.reading import TaskItems
 
         first, passed = self._start >> _PLACES, self._start & ((1 << _PLACES) - 1)
         with tempfile.TemporaryDirectory() as folder:

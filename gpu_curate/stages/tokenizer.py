@@ -30,7 +30,10 @@ class TrainedTokenizer(Stage):
         self.options, self.eot = train, eot
 
     def settings(self) -> Any:
-        new = {"bytes_per_source": None, "reserved_tokens": []}  # at these, what was trained before stays as it is
+        new: dict[str, Any] = {
+            "bytes_per_source": None,
+            "reserved_tokens": [],
+        }  # at these, what was trained before stays as it is
         made = {k: v for k, v in self.options.model_dump().items() if k not in new or v != new[k]}
         return {"train": made, "eot": self.eot}
 
