@@ -33,7 +33,7 @@ from gpu_curate.report.page import page
 from gpu_curate.report.reasons import GROUPS, REASONS, group, ordered
 from gpu_curate.report.rules import card, looks_like_code
 from gpu_curate.stages.documents.counts import DocumentCounts
-from gpu_curate.stages.partition_text import text_file
+from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rule_values import bits_of_run
 from gpu_curate.store.files import read_json
 from gpu_curate.tokenizer.training import train
@@ -314,7 +314,7 @@ def test_characters_and_tokens_per_source_are_those_of_the_texts(full):
     facts, context, _ = full
     box = context.box("documents")
     table = pa.concat_tables([box.read_table(p, ["source"]) for p in box.parts()])
-    texts = pa.chunked_array([c for p in box.parts() for c in pq.read_table(text_file(box, p))["text"].chunks])
+    texts = pa.chunked_array([host_text(verified_text(box, p)).to_arrow() for p in box.parts()])
     table = table.append_column("text", texts)
     for source, t in facts["text"].items():
         own = table.filter(pc.equal(table["source"].cast(pa.string()), source))["text"]
@@ -599,7 +599,7 @@ def test_library_finds_documents_and_items_anywhere(full):
     _, context, _ = full
     box = context.box("documents")
     table = pa.concat_tables([box.read_table(p, ["doc_id", "source", "path", "row"]) for p in box.parts()])
-    texts = pa.chunked_array([c for p in box.parts() for c in pq.read_table(text_file(box, p))["text"].chunks])
+    texts = pa.chunked_array([host_text(verified_text(box, p)).to_arrow() for p in box.parts()])
     table = table.append_column("text", texts)
     all_ = {r["doc_id"]: r for r in table.cast(plain(table.schema)).to_pylist()}
     items = context.box("references").read_table("000000", ["doc_id", "text"]).to_pylist()
