@@ -47,6 +47,7 @@ def small_recipe() -> dict[str, object]:
     return {
         "sources": [{"name": "texts", "type": "text", "path": "*.txt"}],
         "tokenizer": {"train": {"vocab_size": 300}},
+        "min_tokens": 0,
         "shards": {"validation": {"tokens": 0}},
         "run": {"workers": 1},
     }
