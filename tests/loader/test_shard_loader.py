@@ -285,7 +285,7 @@ def test_rank_and_world_size_come_from_the_launcher(folder, monkeypatch):
 
 
 def test_documents_of_a_run_directory_are_those_of_its_shards(folder, tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps({"folders": {"shards": folder.name}}))
+    (tmp_path / "run.json").write_text(json.dumps({"folders": {"documents": "documents", "shards": folder.name}}))
     for own, of_run in zip(
         loader_module.documents(folder, "train"), loader_module.documents(tmp_path, "train"), strict=True
     ):
