@@ -17,7 +17,8 @@ case "${1:---help}" in
     fi
     exec gpu-curate "$@"
     ;;
-  plan | status | clean | doctor | shards | tokenizer | init | config | export | samples) exec gpu-curate "$@" ;;
+  plan | status | clean | doctor | shards | tokenizer | init | config | export | samples | funnel | explain | trace | diff | \
+    clusters | scurve | certificate | budget | sql | forget | ablate) exec gpu-curate "$@" ;;
   -*) exec gpu-curate "${@:---help}" ;;
 esac
 exec "$@"

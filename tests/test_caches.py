@@ -79,7 +79,7 @@ def results(folder: Path, run: Path, engine: str) -> dict[str, Any]:
     def column(box: str, name: str) -> list[Any]:
         return [v for p in sorted((run / places[box]).glob("*.parquet")) for v in pq.read_table(p)[name].to_pylist()]
 
-    texts = column("documents", "text")
+    texts = column("texts", "text")
     return {
         "tokenizer": hashlib.sha256((run / places["shards"] / "tokenizer.json").read_bytes()).hexdigest(),
         "hosts": sorted(h for t in texts for h in ("one.example", "two.example") if isinstance(t, str) and h in t),

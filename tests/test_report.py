@@ -238,6 +238,7 @@ def samples_of_odd(text: str) -> str:
     for c in text:
         code = ord(c)
         bidi = code in (0x61C, 0x200E, 0x200F) or 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069
+        unseen = code in (0x2028, 0x2029, 0xFEFF, 0xFFF9, 0xFFFA, 0xFFFB) or 0xE0000 <= code <= 0xE007F
         noncharacter = 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
         if code < 0x20 and c not in "\t\n\r":
             out.append(chr(0x2400 + code))
@@ -245,7 +246,7 @@ def samples_of_odd(text: str) -> str:
             out.append("␍")
         elif code == 0x7F:
             out.append("␡")
-        elif 0x80 <= code <= 0x9F or bidi or noncharacter or 0xD800 <= code <= 0xDFFF:
+        elif 0x80 <= code <= 0x9F or bidi or noncharacter or unseen or 0xD800 <= code <= 0xDFFF:
             out.append(f"⟨U+{code:04X}⟩")
         else:
             out.append(c)

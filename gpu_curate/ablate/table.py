@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, install
 from gpu_curate.loader.folder import read_manifest, shards_folder
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -68,7 +68,7 @@ def ablate(
     try:
         import torch
     except ImportError as e:
-        raise ConfigError("ablate: torch is not installed", "pip install 'gpu_curate[ablate]'") from e
+        raise ConfigError("ablate: torch is not installed", install("ablate")) from e
     from tokenizers import Tokenizer
 
     from gpu_curate.ablate.model import shape_for

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_curate.buckets import Partition, Range, Tables, grouped, hashes_of, pairs_in, plan_ranges
+from gpu_curate.errors import CorruptError
 from gpu_curate.ops.components import band_edges
 from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.part import Part
 from gpu_curate.stages.sections import Dedup, Reference
 from gpu_curate.stages.signatures import TABLES
 from gpu_curate.store.artifact import Box
-from gpu_curate.store.files import publish
+from gpu_curate.store.files import publish, read_json, write_json
 from gpu_curate.store.receipts import Counts
 
+if TYPE_CHECKING:
+    from gpu_curate.buckets import Partition, Range, Tables
+
 PAIRS, MATCHED = ".pairs", ".matched"  # suffixes
+_PLAN = ".plan.json"
 CONTENT = 0  # the table of content hashes; band b is table 1 + b
 
 
@@ -108,6 +112,18 @@ class Candidates(Stage):
         return self.section.fuzzy is not None and self.section.fuzzy.scope == "group"
 
     def plan(self, boxes: Boxes) -> Mapping[str, Any]:
+        """The ranges of each task. They are kept in the box, so that a run with nothing to do reads no table."""
+        path = boxes.box(self.name).folder / _PLAN
+        try:
+            tasks: dict[str, Any] = read_json(path)
+        except (OSError, CorruptError):
+            tasks = self._plan(boxes)
+            write_json(path, tasks)
+        return tasks
+
+    def _plan(self, boxes: Boxes) -> dict[str, Any]:
+        from gpu_curate.buckets import grouped, plan_ranges  # loads Numba, which a run with nothing to do does without
+
         parts = numbered(boxes, self.references)
         ranges: list[tuple[Range, int]] = []
         if self._by_group:  # the items stand in the first tables of their sets, and in the last of the documents
@@ -124,6 +140,8 @@ class Candidates(Stage):
         return {f"{i:06d}": task for i, task in enumerate(grouped(wanted) or [[]])}
 
     def make(self, part: Part) -> Made:
+        from gpu_curate.buckets import Partition, Range, pairs_in
+
         parts = [(p, _tables(p)) for p in numbered(part.boxes, self.references)]
         edges = band_edges if part.backend != "gpu" else _on_device
         pairs: list[tuple[int, int]] = []
@@ -162,6 +180,8 @@ class Candidates(Stage):
 
 
 def _tables(partition: Numbered) -> Tables:
+    from gpu_curate.buckets import Tables
+
     return Tables(partition.signatures.verified(partition.name, TABLES))
 
 
@@ -174,6 +194,8 @@ def _on_device(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[n
 
 def _matched(chosen: list[Partition], items: list[Partition], found: Range) -> Iterator[NDArray[np.int64]]:
     """Numbers of the documents of a range whose hash an item has."""
+    from gpu_curate.buckets import hashes_of
+
     hashes = hashes_of(items, found)
     for p in chosen:
         yield p.read(found, hashes)[1]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +20,13 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.ops.components import Components
 from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.part import Part
-from gpu_curate.stages.run_corpus import RunCorpus
 from gpu_curate.stages.sections import Dedup, Fuzzy, Reference
 from gpu_curate.stages.signatures import fuzzy_of
 from gpu_curate.store.files import write_table
 from gpu_curate.store.receipts import Counts
+
+if TYPE_CHECKING:
+    from gpu_curate.stages.run_corpus import RunCorpus
 
 FIRST_REFERENCE = MAX_FILES << ROW_BITS  # doc_ids from here up are items of reference sets
 
@@ -114,6 +116,8 @@ class Duplicates(Stage):
         }
 
     def make(self, part: Part) -> Made:
+        from gpu_curate.stages.run_corpus import RunCorpus  # loads Numba, which a run with nothing to do does without
+
         settings = settings_of(self.section)
         fuzzy = settings.fuzzy
         corpus = RunCorpus(part.boxes, self.references, 0 if fuzzy is None else fuzzy.bands.num_bands)

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from gpu_curate import lsh
-from gpu_curate.buckets import write_tables
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.stages import Made, Stage
@@ -76,6 +75,7 @@ class Signatures(Stage):
         return ("xxhash",)
 
     def make(self, part: Part) -> Made:
+        from gpu_curate.buckets import write_tables  # loads Numba, which a run with nothing to do does without
         from gpu_curate.ops.bands import band_hashes
 
         fuzzy, documents = self.fuzzy, str(self.follows)

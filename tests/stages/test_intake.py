@@ -18,13 +18,14 @@ from places import ROOT
 from gpu_curate import config, guard
 from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError, FatalError, InputError, NothingKeptError, RetryableError
+from gpu_curate.ops.normalize import cpu as column_normalize
 from gpu_curate.runs import scheduler
 from gpu_curate.sources import Record
 from gpu_curate.sources.jsonl import JsonlReader
 from gpu_curate.stages.part import Stopwatch
 from gpu_curate.stages.rejects import kind_of
 from gpu_curate.store.files import read_json
-from gpu_curate.text import language, normalize, pii
+from gpu_curate.text import language, pii
 from gpu_curate.tokenizer.backends import Backend
 from gpu_curate.tokenizer.training import train
 
@@ -178,8 +179,11 @@ def test_a_reference_file_that_a_library_refuses_is_an_error_that_names_it(tmp_p
 @pytest.mark.parametrize("error", [Odd("odd"), Panic("unwrap")])
 @pytest.mark.parametrize("step", ["normalize", "pii", "language", "tokens"])
 def test_a_document_that_a_step_fails_on_is_rejected_by_name(tmp_path, tokenizer, monkeypatch, step, error):
-    path = jsonl(tmp_path / "a.jsonl", TEXTS)
-    bad = TEXTS[5]
+    bad = TEXTS[5] + " cafe\u0301" if step == "normalize" else TEXTS[5]  # its normal form is another one
+    if step == "pii":
+        bad += " x@y.example"
+    texts = [*TEXTS[:5], bad, *TEXTS[6:]]
+    path = jsonl(tmp_path / "a.jsonl", texts)
 
     def failing(function):
         def fail(self_or_text, *args, **keys):
@@ -191,10 +195,10 @@ def test_a_document_that_a_step_fails_on_is_rejected_by_name(tmp_path, tokenizer
 
     keys = {}
     if step == "normalize":
-        monkeypatch.setattr(normalize, "normalize", failing(normalize.normalize))
+        monkeypatch.setattr(column_normalize, "normalize", failing(column_normalize.normalize))
     elif step == "pii":
         keys["pii"] = {"email": "replace"}
-        monkeypatch.setattr(pii.PiiScanner, "scrub_all", failing(pii.PiiScanner.scrub_all))
+        monkeypatch.setattr(pii.PiiScanner, "_all_in", failing(pii.PiiScanner._all_in))
     elif step == "language":
         keys["language"] = {"model": "lid.176.ftz"}
         pytest.importorskip("fasttext")

@@ -63,7 +63,7 @@ class Normalized:
     text: TextColumn
     class_N: Any
     changed_N: Any
-    refused: dict[int, Exception]
+    refused: dict[int, BaseException]
 
 
 def classify(text: TextColumn, config: Normalize | None) -> Any:

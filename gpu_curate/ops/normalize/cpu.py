@@ -43,13 +43,15 @@ def normalize_column(text: TextColumn, config: Normalize | None) -> Normalized:
     if not class_N.any():
         return Normalized(text, class_N, changed_N, {})
     made: list[bytes] = []
-    refused: dict[int, Exception] = {}
+    refused: dict[int, BaseException] = {}
     if config is not None:
         for i in np.flatnonzero(class_N & FORM).tolist():
             raw = text.raw(i)
             try:
                 made.append(normalize(raw.decode("utf-8"), config))
-            except Exception as e:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as e:
                 made.append(b"")
                 refused[i] = e
             changed_N[i] = made[-1] != raw
@@ -69,7 +71,7 @@ def _assembled(
     class_N: np.ndarray,
     changed_N: np.ndarray,
     made: list[bytes],
-    refused: dict[int, Exception],
+    refused: dict[int, BaseException],
     keep_indentation: bool,
 ) -> Normalized:
     """The column of texts as they are, rewritten ones, and those `made` for class FORM."""

@@ -132,10 +132,10 @@ def prepare(batch: Batch, array: Any, text_name: str, config: Normalize | None, 
     return prepared
 
 
-def _refusal(error: Exception) -> str:
+def _refusal(error: BaseException) -> str:
     try:
         raise error
-    except Exception as e:
+    except BaseException as e:
         return guard.refusal(e)
 
 
