@@ -326,9 +326,9 @@ def _jsonl_texts(origin: Origin, row_N: np.ndarray) -> Iterator[TextColumn]:
 def _differences(text: TextColumn, hash_N2: np.ndarray) -> np.ndarray:
     """Numbers of the texts whose content hash is not this, found where `text` lives."""
     from gpu_curate.device import runtime as gpu_runtime
-    from gpu_curate.ops.content_hash import content_hash
+    from gpu_curate.ops.content_hash.plain import hash_few
 
-    found_N2 = content_hash(text)
+    found_N2 = hash_few(text)
     if not text.on_gpu:
         return np.flatnonzero((found_N2 != hash_N2).any(axis=1))
     gpu = gpu_runtime.cuda()

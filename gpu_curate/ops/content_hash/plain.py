@@ -5,10 +5,28 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu_curate.document import TextColumn
+
+FEW = 4096  # texts for which Numba is not loaded
+
+
+def hash_few(text: TextColumn) -> NDArray[np.uint64]:
+    """As `content_hash`: by the library where there are few texts and Numba is not loaded yet, else by the twin."""
+    from gpu_curate.ops.content_hash import content_hash as twin
+
+    if len(text) > FEW or text.on_gpu or "numba" in sys.modules:
+        hash_N2: NDArray[np.uint64] = twin(text)
+        return hash_N2
+    try:
+        return content_hash(text)
+    except ImportError:
+        hash_N2 = twin(text)
+        return hash_N2
 
 
 def content_hash(text: TextColumn) -> NDArray[np.uint64]:
