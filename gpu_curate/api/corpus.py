@@ -195,13 +195,10 @@ def _compiled() -> bool:
 
 def _hashed_plainly(text: TextColumn, fuzzy: Fuzzy | None) -> dict[str, Any] | None:
     """`hash_documents` by the definition in NumPy; None: a text is not UTF-8, which only the twins define."""
-    from gpu_curate.ops.content_hash.plain import content_hash
+    from gpu_curate.ops.content_hash.plain import hash_few
     from gpu_curate.ops.minhash import plain
 
-    try:
-        made: dict[str, Any] = {"content": content_hash(text), "bytes": np.diff(text.offsets)}
-    except ImportError:
-        made = hash_documents(text, None, bands=False)
+    made: dict[str, Any] = {"content": hash_few(text), "bytes": np.diff(text.offsets)}
     if fuzzy is None:
         return made
     try:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gpu_curate.document import TextColumn
 
-FEW = 4096  # texts for which Numba is not loaded
+FEW = 1 << 17  # texts: up to here the library takes less time than loading Numba does
 
 
 def hash_few(text: TextColumn) -> NDArray[np.uint64]:
