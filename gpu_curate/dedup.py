@@ -114,7 +114,7 @@ def with_text(corpus: Corpus) -> Array:
     return valid
 
 
-def exact_copies(corpus: Corpus, settings: Settings) -> tuple[Array, Array]:
+def exact_duplicates(corpus: Corpus, settings: Settings) -> tuple[Array, Array]:
     """Documents whose content (and scope) an earlier document has: (their numbers in order, that document's number).
 
     Empty documents and those of `train_only` sets equal nothing here.
@@ -143,8 +143,8 @@ def exact_copies(corpus: Corpus, settings: Settings) -> tuple[Array, Array]:
         a, b = a[alike], b[alike]
     exact.add_edges(a, b)
     label_N = exact.labels()
-    copies = np.flatnonzero(label_N != np.arange(len(label_N)))
-    return copies, label_N[copies]
+    duplicates = np.flatnonzero(label_N != np.arange(len(label_N)))
+    return duplicates, label_N[duplicates]
 
 
 def _equal_texts(corpus: Corpus, a: Array, b: Array) -> Array:
@@ -231,12 +231,12 @@ def _numbered(a: Array, b: Array) -> tuple[Array, Array]:
     return used, inverse.reshape(2, -1).T.astype(np.int64)
 
 
-def clusters(corpus: Corpus, settings: Settings, label_N: Array, copies: Array, originals: Array) -> Clusters:
+def clusters(corpus: Corpus, settings: Settings, label_N: Array, duplicates: Array, firsts: Array) -> Clusters:
     """Who survives of every component of two or more, and what stands for what.
 
     Args:
         label_N: int64 of `Components.labels`.
-        copies, originals: as `exact_copies` gives them.
+        duplicates, firsts: as `exact_duplicates` gives them.
     """
     shared = np.zeros(len(label_N), np.bool_)
     joined = label_N != np.arange(len(label_N))
@@ -247,7 +247,7 @@ def clusters(corpus: Corpus, settings: Settings, label_N: Array, copies: Array, 
     rank = _rank(corpus, settings, members)
     is_reference = corpus.is_reference_N[members]
     content = members.copy()  # documents of equal content have one number: that of the first
-    content[np.searchsorted(members, copies)] = originals
+    content[np.searchsorted(members, duplicates)] = firsts
     fuzzy = settings.fuzzy
     if fuzzy is not None and fuzzy.by_survivor:
         leader, checked = _leaders(corpus, fuzzy, members, component, rank, content)
@@ -333,7 +333,7 @@ def _write_sets(corpus: Corpus, numbers: Array, fuzzy: Fuzzy, file: IO[bytes]) -
 
 
 def measured(corpus: Corpus, settings: Settings, found: Clusters) -> Array:
-    """float32 of M: exact Jaccard similarity to the survivor of its exact copies, of matches of a reference set, and of a
+    """float32 of M: exact Jaccard similarity to the survivor of its exact duplicates, of matches of a reference set, and of a
     sample of the others; NaN where it was not measured."""
     member, survivor, kind = found.member, found.survivor, found.kind
     value = np.full(len(member), np.nan, np.float32)

@@ -1,7 +1,7 @@
 """What of a URL may be written down, and what of an error: no user, no password, no signature, no value of storage_options.
 
 `located` gives a source's file its name: the clean URL, a str like any other, which carries the URL that is opened. Whatever
-writes, prints or compares it has the clean one. Needs the standard library alone.
+writes, fingerprint_of or compares it has the clean one. Needs the standard library alone.
 """
 
 from __future__ import annotations

@@ -52,17 +52,33 @@ class Section(BaseModel):
     off: ClassVar[dict[str, Any]] = {}
     # key → earlier name of a value → its name now
     renamed: ClassVar[dict[str, dict[str, str]]] = {}
+    # earlier name of a key → its name now
+    renamed_keys: ClassVar[dict[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _switch(cls, data: Any, info: ValidationInfo) -> Any:
         """`null`, `off`, `no` and `false` switch off what can be, `on`, `yes` and `true` a section with its defaults.
 
-        A value by its earlier name is read by its present one; the hint goes to the list that is the context, if one is.
+        A key or value by its earlier name is read by its present one; the hint goes to the list that is the context, if one is.
         """
         if not isinstance(data, dict):
             return data
+        data = cls._by_present_keys(data, info.context)
         return {k: cls._switched(k, cls._present(k, v, info.context)) for k, v in data.items()}
+
+    @classmethod
+    def _by_present_keys(cls, data: dict[str, Any], hints: list[str] | None) -> dict[str, Any]:
+        """A section that has a key by both names keeps both: the earlier one is then an unknown key."""
+        given = {}
+        for key, value in data.items():
+            now = cls.renamed_keys.get(key, key)
+            if now != key and now not in data:
+                if hints is not None:
+                    hints.append(f"{key} is called {now} now; write {now}: {value}")
+                key = now
+            given[key] = value
+        return given
 
     @classmethod
     def _present(cls, key: str, value: Any, hints: list[str] | None) -> Any:

@@ -1,6 +1,6 @@
 """What `test_absent.py` runs in a child that lacks some libraries: recipes, and what came of each.
 
-usage: python absent.py JOBS.json     prints {job: digest of the shards, or the error}
+usage: python absent.py JOBS.json     fingerprint_of {job: digest of the shards, or the error}
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache
 
-from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, WORD, fold_table
+from gpu_curate.ops.words import SEPARATOR, SKIP, TABLE_LIMIT, UNSPACED, WORD, fold_table
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -71,7 +71,7 @@ def words(data: bytes) -> list[str]:
             current += chr(folded)
         elif kind != SKIP:
             found += [current] if current else []
-            found += [chr(folded)] if kind == SINGLE else []
+            found += [chr(folded)] if kind == UNSPACED else []
             current = ""
     return found + ([current] if current else [])
 
@@ -219,7 +219,7 @@ def word_weight(word: str) -> Fraction:
     if "\u302a" <= word[0] <= "\u302f":
         return Fraction(1, 2)  # a tone mark without a letter, among the numerals of Han
     script = unicodedata.name(word[0], "").removeprefix("HALFWIDTH ").split(" ")[0]
-    if len(word) == 1 and class_and_fold(ord(word))[0] == SINGLE:
+    if len(word) == 1 and class_and_fold(ord(word))[0] == UNSPACED:
         return 1 / Fraction(CHARS_A_WORD[script])
     return Fraction(WORDS_A_WORD.get(script, 1))
 

@@ -487,3 +487,13 @@ def test_the_command_line_tells_the_hint_of_an_earlier_name(tmp_path):
     (tmp_path / "r.yaml").write_text("sources: [{name: a, type: jsonl, path: x}]\ntokenizer: {path: t}\n")
     told = CliRunner().invoke(cli.app, ["plan", str(tmp_path / "r.yaml"), "--set", "dedup.fuzzy.components=scipy"])
     assert f"warning: {tmp_path / 'r.yaml'}: components: scipy is called cpu now" in told.stderr
+
+
+def test_a_key_by_its_earlier_name_is_read_with_a_hint(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("sources: [{name: a, type: jsonl, path: x}]\ntokenizer: {path: t}\n")
+    with pytest.warns(FutureWarning, match="min_chars is called min_letters now; write min_letters: 7"):
+        assert config.load(path, ["language.min_chars=7"]).language.min_letters == 7
+    assert config.parse(with_keys(language={"min_chars": 8})).language.min_letters == 8  # of an old run
+    with pytest.raises(ConfigError, match=r"language\.min_chars: unknown key"):
+        config.parse(with_keys(language={"min_chars": 7, "min_letters": 8}))

@@ -22,7 +22,7 @@ from gpu_curate.tokenizer.training import train
 PACKAGE = ROOT / "gpu_curate"
 
 
-def prints(tmp_path, **keys):
+def fingerprint_of(tmp_path, **keys):
     for name, text in (("a.jsonl", '{"text": "a b c"}\n'),):
         (tmp_path / name).write_text(text) if not (tmp_path / name).exists() else None
     tokenizer = tmp_path / "t.json"
@@ -47,21 +47,21 @@ def prints(tmp_path, **keys):
     ],
 )
 def test_a_key_moves_the_boxes_that_read_it_and_what_follows(tmp_path, keys, moved):
-    before, after = prints(tmp_path), prints(tmp_path, **keys)
+    before, after = fingerprint_of(tmp_path), fingerprint_of(tmp_path, **keys)
     assert {n for n in before if before[n] != after[n]} == moved
 
 
 def test_an_input_that_changes_moves_everything(tmp_path):
-    before = prints(tmp_path)
+    before = fingerprint_of(tmp_path)
     (tmp_path / "a.jsonl").write_text('{"text": "other"}\n')
-    after = prints(tmp_path)
+    after = fingerprint_of(tmp_path)
     assert all(before[n] != after[n] for n in before)
 
 
 def test_another_tokenizer_of_the_same_size_moves_the_tokens(tmp_path):
-    before = prints(tmp_path)
+    before = fingerprint_of(tmp_path)
     train(["quite other words here"] * 3, 300, "<|endoftext|>", tmp_path / "t.json")
-    after = prints(tmp_path)
+    after = fingerprint_of(tmp_path)
     assert before["tokens"] != after["tokens"]
     assert before["documents"] == after["documents"]
 

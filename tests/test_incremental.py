@@ -126,7 +126,7 @@ def new_parts(outcome: Outcome, before: Outcome) -> int:
 
 def made(outcome: Outcome) -> dict[str, int]:
     """Box → partitions that were computed, not taken over."""
-    boxes = {name: outcome.context.box(name).parts() for name in outcome.prints}
+    boxes = {name: outcome.context.box(name).parts() for name in outcome.fingerprint_of}
     return {name: len(parts) - outcome.reused[name] for name, parts in boxes.items()}
 
 
@@ -223,7 +223,7 @@ def test_a_file_that_is_removed_costs_no_partition(runs, corpus, name):
     assert_same(second, runs.from_nothing(second))
     (corpus / f"{name}.away").rename(corpus / f"{name}.jsonl")
     third = runs("r")  # and back again: all is there
-    assert made(third) == dict.fromkeys(third.prints, 0)
+    assert made(third) == dict.fromkeys(third.fingerprint_of, 0)
     assert shard_bytes(third) == shard_bytes(first)
 
 
@@ -354,7 +354,7 @@ def test_a_kept_column_that_is_added_reads_again_and_computes_nothing(runs):
     assert_same(second, runs.from_nothing(second, {"keep_columns": ["url"]}))
     assert texts_of(runs.folder / "r") == texts_of(runs.folder / "nothing")
     third = runs("r")  # the first one's partitions are still there
-    assert made(third) == dict.fromkeys(third.prints, 0)
+    assert made(third) == dict.fromkeys(third.fingerprint_of, 0)
 
 
 def test_groups_are_part_of_what_signatures_are_made_of(runs):
@@ -542,7 +542,7 @@ def test_clean_removes_what_the_run_no_longer_asks_for(runs, corpus):
     assert texts_left == set(here["documents"])
     assert not clean(runs.folder / "r")["items"]
     again = runs("r")
-    assert made(again) == dict.fromkeys(again.prints, 0)
+    assert made(again) == dict.fromkeys(again.fingerprint_of, 0)
     write(corpus / "a.jsonl", 7)
     assert_same(third := runs("r"), runs.from_nothing(third))
 
@@ -597,7 +597,7 @@ def test_two_kinds_of_a_corpus_lie_side_by_side_in_a_cache(runs, tmp_path):
     outcomes = [runs(str(i), **kind, run=cache) for i, kind in enumerate(kinds)]
     again = [runs(str(i), **kind, run=cache) for i, kind in enumerate(kinds)]
     for kind, one, other in zip(kinds, outcomes, again, strict=True):
-        assert made(other) == dict.fromkeys(other.prints, 0)
+        assert made(other) == dict.fromkeys(other.fingerprint_of, 0)
         assert_same(one, runs.from_nothing(one, **kind))
 
 
@@ -614,7 +614,7 @@ def test_two_runs_at_once_wait_for_each_other(runs, tmp_path):
     assert [p.wait(timeout=120) for p in processes] == [0, 0]
     for i, n in enumerate((10, 60)):
         again = runs(str(i), run={"cache": str(tmp_path / "cache")}, min_tokens=n)
-        assert made(again) == dict.fromkeys(again.prints, 0)
+        assert made(again) == dict.fromkeys(again.fingerprint_of, 0)
         assert_same(again, runs.from_nothing(again, min_tokens=n))
 
 

@@ -227,7 +227,7 @@ def test_a_finished_run_is_reused_whole(tmp_path, reference):
     before = {p: p.stat().st_mtime_ns for p in run.rglob("*.bin")}
     outcome = pipeline.execute(config.Config.model_validate(read_json(run / "run.json")["config"]), run)
     assert {p: p.stat().st_mtime_ns for p in run.rglob("*.bin")} == before
-    receipts = {n: len(outcome.context.box(n).parts()) for n in outcome.prints}
+    receipts = {n: len(outcome.context.box(n).parts()) for n in outcome.fingerprint_of}
     assert outcome.reused == receipts
 
 

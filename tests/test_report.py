@@ -262,7 +262,7 @@ def test_funnel_gives_the_numbers_of_report_json(full):
     dropped = facts["documents"]["dropped"]
     assert list(dropped) == ordered(
         dropped, context.config
-    )  # in the order the rules are tried, here and in what a run prints
+    )  # in the order the rules are tried, here and in what a run fingerprint_of
     assert list(rows) == ["read", "rejected", *folded(dropped), "kept"]
     printed = [name.removeprefix("  dropped: ") for name in _funnel(facts).columns[0].cells if "dropped" in name]
     assert printed == list(dropped)

@@ -96,8 +96,8 @@ def deduplicate(
     with telling(progress, total) as tell:
         corpus = MemoryCorpus(columns, settings, scope_N, score_N, lambda done: tell("hashes", done, total))
         components = corpus.ops.Components(len(corpus))
-        copies, originals = dedup.exact_copies(corpus, settings)
-        components.add_edges(originals, copies)
+        duplicates, firsts = dedup.exact_duplicates(corpus, settings)
+        components.add_edges(firsts, duplicates)
         pairs = 0
         if settings.fuzzy is not None:
             corpus.on_band = lambda b: tell("bands", b + 1, num_bands)
@@ -105,7 +105,7 @@ def deduplicate(
             corpus.on_band = None
         label_N = components.labels()
         del components
-        found = dedup.clusters(corpus, settings, label_N, copies, originals)
+        found = dedup.clusters(corpus, settings, label_N, duplicates, firsts)
     corpus.forget_signatures()
     return _result(corpus, settings, label_N, found, pairs)
 

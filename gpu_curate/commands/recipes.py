@@ -39,7 +39,7 @@ def init(
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="[PATH...]", help="Your files, folders or globs.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="The recipe to write; - prints it.")] = Path("recipe.yaml"),
+    out: Annotated[Path, typer.Option("--out", help="The recipe to write; - fingerprint_of it.")] = Path("recipe.yaml"),
     recipe: Annotated[
         str | None,
         typer.Option(

@@ -18,7 +18,7 @@ _CELL_CHARS = 60
 def sql(
     run: RunFolder,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="SQL as DuckDB has it.")],
-    n: Annotated[int, typer.Option("-n", min=1, help="Rows printed; --json prints all.")] = 100,
+    n: Annotated[int, typer.Option("-n", min=1, help="Rows printed; --json fingerprint_of all.")] = 100,
     shards: ShardsName = None,
     as_json: AsJson = False,
 ) -> None:

@@ -39,7 +39,7 @@ from gpu_curate.store.files import publish, read_json, write_json, write_table
 from gpu_curate.store.fingerprint import digest
 from gpu_curate.store.lock import lock_holder, run_lock
 from gpu_curate.store.receipts import Receipt
-from gpu_curate.store.run_directory import FINGERPRINT, PRINT_CHARS, RUN_FILE, owner, point, shard_sets
+from gpu_curate.store.run_directory import FINGERPRINT, FINGERPRINT_CHARS, RUN_FILE, owner, point, shard_sets
 from gpu_curate.store.run_directory import place as place_of
 
 RECEIPTS = "forgotten"  # in a run directory: a receipt of every time something was forgotten
@@ -108,7 +108,7 @@ def forget(
     with run_lock(folder):
         _write_list(folder, listed)
         note("deciding anew")
-        prints, folders = _decide(stored)
+        fingerprint_of, folders = _decide(stored)
         note("writing shards")
         edit = _Edit(stored, shards, {d["doc_id"] for d in documents}, pad)
         target = edit.write(_list_identity(folder))
@@ -126,7 +126,7 @@ def forget(
             "to": target.name,
         }
         if target != shards.folder:
-            _make_latest(folder, target, prints, folders, owner(target) or "")
+            _make_latest(folder, target, fingerprint_of, folders, owner(target) or "")
             if not keep_earlier and not shards.folder.is_symlink():
                 shutil.rmtree(shards.folder)
         receipt["holds_still"] = _holders(stored, folder, target)
@@ -279,24 +279,24 @@ def _list_identity(run: Path) -> str:
 def _decide(stored: Stored) -> tuple[dict[str, str], dict[str, str]]:
     """Decisions with the list in them, as the next run of the recipe makes them. Returns: fingerprints and folders then."""
     info = read_json(stored.run / RUN_FILE)
-    prints, folders = dict(info["fingerprints"]), {**info["folders"], **stored.context.folders}
+    fingerprint_of, folders = dict(info["fingerprints"]), {**info["folders"], **stored.context.folders}
     config = remembering(stored.config, stored.run)
     decisions = next(stage for stage in active_stages(config) if stage.name == "decisions")
-    prints["decisions"] = fingerprint(decisions, prints)
+    fingerprint_of["decisions"] = fingerprint(decisions, fingerprint_of)
     place = "decisions"
-    if owner(stored.run / place) not in (None, prints["decisions"]):
-        place = f"decisions-{prints['decisions'][:PRINT_CHARS]}"
+    if owner(stored.run / place) not in (None, fingerprint_of["decisions"]):
+        place = f"decisions-{fingerprint_of['decisions'][:FINGERPRINT_CHARS]}"
     folders["decisions"] = place
     folders["rejects"] = folders["documents"].replace("documents", "rejects", 1)
     context = replace(stored.context, config=config, folders=folders)
     box = context.box("decisions")
     box.folder.mkdir(exist_ok=True)
     with publish(box.folder / FINGERPRINT) as temp:
-        temp.write_text(prints["decisions"] + "\n")
+        temp.write_text(fingerprint_of["decisions"] + "\n")
     for part in stored.parts:
         if box.receipt(part) is None:
             decisions.run(Part(decisions, context.boxes, part))
-    return prints, folders
+    return fingerprint_of, folders
 
 
 class _Edit:
@@ -324,11 +324,11 @@ class _Edit:
             self.unchanged = sum(len(s["shards"]) for s in self._manifest["splits"].values())
             return self._old.folder
         before = owner(self._old.folder) or ""
-        print_ = digest({"box": "shards", "of": before, "forgotten": listed, "pad": self._pad})
-        folder = self._old.folder.parent / place_of(self._old.folder.parent, "shards", print_)
+        fingerprint = digest({"box": "shards", "of": before, "forgotten": listed, "pad": self._pad})
+        folder = self._old.folder.parent / place_of(self._old.folder.parent, "shards", fingerprint)
         folder.mkdir(exist_ok=True)
         with publish(folder / FINGERPRINT) as temp:
-            temp.write_text(print_ + "\n")
+            temp.write_text(fingerprint + "\n")
         new = Box(folder)
         splits = {name: self._split(new, name, entry) for name, entry in self._manifest["splits"].items()}
         if not splits["train"]["tokens"]:
@@ -469,12 +469,14 @@ def _plain(table: pa.Table, name: str) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _make_latest(run: Path, target: Path, prints: dict[str, str], folders: dict[str, str], print_: str) -> None:
+def _make_latest(
+    run: Path, target: Path, fingerprint_of: dict[str, str], folders: dict[str, str], fingerprint: str
+) -> None:
     """Let the plain name stand for the new set. The report stays that of the run, before anything was forgotten."""
     facts = read_json(run / RUN_FILE)
     folders = {**folders, "shards": target.name}
     facts["config"] = {**facts["config"], "forget": str(run / LIST)}
-    facts |= {"fingerprints": {**prints, "shards": print_}, "folders": folders}
+    facts |= {"fingerprints": {**fingerprint_of, "shards": fingerprint}, "folders": folders}
     facts["latest"] = {**(facts.get("latest") or {}), "shards": target.name, "folders": folders}
     point(run, "shards", target.name)
     write_json(run / RUN_FILE, facts)

@@ -263,11 +263,11 @@ def _exact_anew(stored: Stored, config: Config) -> Recount:
 
     settings = settings_of(config.dedup)
     corpus = ContentCorpus(replace(stored.context.boxes, backend="cpu"), config.references, settings.by_group)
-    copies, originals = dedup.exact_copies(corpus, settings)
+    duplicates, firsts = dedup.exact_duplicates(corpus, settings)
     components = Components(len(corpus))
-    components.add_edges(originals, copies)
+    components.add_edges(firsts, duplicates)
     fuzzy_before = stored.config.dedup.fuzzy is not None
-    found = dedup.clusters(corpus, replace(settings, fuzzy=None), components.labels(), copies, originals)
+    found = dedup.clusters(corpus, replace(settings, fuzzy=None), components.labels(), duplicates, firsts)
     dropped = found.kind != None  # noqa: E711  elementwise
     of_reference = corpus.doc_id_N[found.survivor] >= FIRST_REFERENCE
     doc_id = corpus.doc_id_N[found.member[dropped]]

@@ -113,7 +113,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "notes": _notes(units, contamination),
         "versions": {"gpu_curate": __version__, **versions(LIBRARIES)},
         "code": code_facts(codes(config)),
-        "fingerprints": outcome.prints,
+        "fingerprints": outcome.fingerprint_of,
         "folders": context.folders,
     }
 
@@ -475,7 +475,7 @@ def _steps(outcome: Outcome) -> list[dict[str, Any]]:
     they were made; `wall_seconds` of this run, from the start of the first task to the end of the last, and
     `waited_seconds` before that, when all workers were busy with other steps."""
     steps = []
-    for name in outcome.prints:
+    for name in outcome.fingerprint_of:
         receipts = outcome.context.receipts(name, outcome.own.get(name, Counts))
         backends = sorted({r.counts.backend for r in receipts})
         steps.append(

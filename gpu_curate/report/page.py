@@ -135,7 +135,7 @@ def _header(facts: dict[str, Any], context: Context, name: str) -> Html:
         ]
     )
     versions = [(n, v or "not installed") for n, v in facts["versions"].items()]
-    prints = [(box, tag("code", p)) for box, p in facts["fingerprints"].items()]
+    fingerprint_of = [(box, tag("code", p)) for box, p in facts["fingerprints"].items()]
     return tag(
         "header",
         tag(
@@ -148,7 +148,7 @@ def _header(facts: dict[str, Any], context: Context, name: str) -> Html:
         _warnings(facts["warnings"]),
         strip(figures),
         about,
-        details("Versions and fingerprints", tag("div", pairs(versions), pairs(prints), class_="columns")),
+        details("Versions and fingerprints", tag("div", pairs(versions), pairs(fingerprint_of), class_="columns")),
     )
 
 

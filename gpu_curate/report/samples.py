@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from gpu_curate.document import ROW_BITS
 from gpu_curate.ops.mix import fmix64
-from gpu_curate.ops.words import SINGLE, UNIT, fold_table, word_weight
+from gpu_curate.ops.words import UNIT, UNSPACED, fold_table, word_weight
 from gpu_curate.quality.columns import PREFIX
 from gpu_curate.report.reasons import column_of, group, scored
 from gpu_curate.stages import Context
@@ -244,7 +244,7 @@ def score_of(context: Context, part: str, reason: str, rows: np.ndarray) -> list
 def _word_pattern() -> re.Pattern[str]:
     """A word, close to those of ops.words: a code point of a script without spaces, or a run of \\w."""
     stage1, stage2 = fold_table()
-    single = stage2.reshape(-1, 256)[stage1].ravel() >> 24 == SINGLE
+    single = stage2.reshape(-1, 256)[stage1].ravel() >> 24 == UNSPACED
     edges = np.flatnonzero(np.diff(single, prepend=False, append=False))
     inside = "".join(f"{chr(a)}-{chr(b - 1)}" for a, b in edges.reshape(-1, 2).tolist())
     return re.compile(f"[{inside}]|[^\\W{inside}]+")

@@ -23,8 +23,8 @@ from gpu_curate.store.files import temporary_name
 from gpu_curate.store.lock import remove_temporaries, run_lock
 from gpu_curate.store.run_directory import (
     FINGERPRINT,
+    FINGERPRINT_CHARS,
     LINKS,
-    PRINT_CHARS,
     RUN_FILE,
     below,
     disk_bytes,
@@ -122,7 +122,7 @@ def _unneeded(run: Path, shards: bool) -> tuple[list[Item], dict[str, str]]:
 
 def _pattern(names: str) -> re.Pattern[str]:
     """Folders that a run names after a box."""
-    return re.compile(rf"({names})(-[0-9a-f]{{{PRINT_CHARS}}}(-\d+)?)?")
+    return re.compile(rf"({names})(-[0-9a-f]{{{FINGERPRINT_CHARS}}}(-\d+)?)?")
 
 
 def _needed(run: Path, facts: dict[str, Any], latest: Path | None) -> tuple[set[str], set[str]]:

@@ -89,7 +89,7 @@ def _code(stage: Stage) -> str:
 
 
 def pinned(
-    config: Config, run: Path, prints: dict[str, str], fresh: bool = False
+    config: Config, run: Path, fingerprint_of: dict[str, str], fresh: bool = False
 ) -> tuple[Config, dict[str, str], Earlier | None]:
     """The config with the split bound that an earlier set of shards gives it, its fingerprints, and that set.
 
@@ -100,13 +100,13 @@ def pinned(
     """
     earlier = earlier_split(config, run, fresh)
     if earlier is None or not earlier.pinned or earlier.bound is None:
-        return config, prints, earlier
-    own = run / place(run, "shards", prints["shards"])
-    if owner(earlier.folder) == prints["shards"] or bound_of(own) == earlier.bound:
-        return config, prints, earlier
+        return config, fingerprint_of, earlier
+    own = run / place(run, "shards", fingerprint_of["shards"])
+    if owner(earlier.folder) == fingerprint_of["shards"] or bound_of(own) == earlier.bound:
+        return config, fingerprint_of, earlier
     config = with_bound(config, earlier.bound)
     stage = next(s for s in active_stages(config) if s.name == "shards")
-    return config, {**prints, "shards": fingerprint(stage, prints)}, earlier
+    return config, {**fingerprint_of, "shards": fingerprint(stage, fingerprint_of)}, earlier
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Parts:
     shared: frozenset[str]
 
     def facts(self, own: dict[str, str]) -> dict[str, Any]:
-        """For the snapshot. `own`: of `own_prints`."""
+        """For the snapshot. `own`: of `own_fingerprints`."""
         boxes = {name: own[name] for name in sorted(self.kept)}
         return {"boxes": boxes, "following": sorted(self.following), "shared": sorted(self.shared)}
 
@@ -145,16 +145,16 @@ def parts_of(stages: Sequence[Stage]) -> Parts:
     return Parts(frozenset(following), frozenset(kept), frozenset(kept | apart | set(BESIDE)))
 
 
-def own_prints(stages: Sequence[Stage], prints: dict[str, str], parts: Parts) -> dict[str, str]:
-    """The fingerprints of folders: those of `prints`, but of a box that is kept without the inputs.
+def own_fingerprints(stages: Sequence[Stage], fingerprint_of: dict[str, str], parts: Parts) -> dict[str, str]:
+    """The fingerprints of folders: those of `fingerprint_of`, but of a box that is kept without the inputs.
 
     Args:
-        prints: of `fingerprints`, which cover the inputs.
+        fingerprint_of: of `fingerprints`, which cover the inputs.
     """
     own: dict[str, str] = {}
     for stage in stages:
         if stage.name not in parts.kept:
-            own[stage.name] = prints[stage.name]
+            own[stage.name] = fingerprint_of[stage.name]
             continue
         common = stage.common() if isinstance(stage, Documents) else None
         own[stage.name] = digest(
@@ -164,7 +164,7 @@ def own_prints(stages: Sequence[Stage], prints: dict[str, str], parts: Parts) ->
                 "settings": stage.settings() if common is None else common,
                 "libraries": versions(stage.libraries()) if common is None else None,
                 "follows": own.get(stage.follows or ""),
-                "reads": {b: prints[b] for b in stage.inputs},
+                "reads": {b: fingerprint_of[b] for b in stage.inputs},
             }
         )
     return own

@@ -35,30 +35,30 @@ def open_run(run: Path, shards: str | None = None) -> Context:
     try:
         info = read_json(path)
         faults = run_faults(info)
-        prints, config = info["fingerprints"], info["config"]
+        fingerprint_of, config = info["fingerprints"], info["config"]
     except (CorruptError, KeyError, TypeError) as e:
         raise ConfigError(f"{path} is not a run file of this program") from e
-    faults = faults or [f"fingerprints.{box}" for box in ("documents", "decisions") if box not in prints]
+    faults = faults or [f"fingerprints.{box}" for box in ("documents", "decisions") if box not in fingerprint_of]
     if faults:
         raise ConfigError(f"{path} is not a run file of this program ({'; '.join(faults[:3])})")
     cache = cache_in(info, path)
     made_by = {p.parent.name: p.read_text().strip() for p in sorted(run.glob(f"*/{FINGERPRINT}"))}
     if shards is not None:
-        prints, config = _earlier(run, Path(shards).name, made_by, prints, config)
-    snapshot = _snapshot(run, prints)
+        fingerprint_of, config = _earlier(run, Path(shards).name, made_by, fingerprint_of, config)
+    snapshot = _snapshot(run, fingerprint_of)
     recipe = parse(config, str(path), Stored())
-    own = {**prints, **(snapshot.boxes if snapshot else {})}
+    own = {**fingerprint_of, **(snapshot.boxes if snapshot else {})}
     shared = snapshot.shared if snapshot else frozenset()
     roots = {name: cache if cache is not None and name in shared else run for name in own}
     owners = {root: _owners(root) for root in {*roots.values()}}
-    missing = [name for name, print_ in own.items() if print_ not in owners[roots[name]]]
+    missing = [name for name, fingerprint in own.items() if fingerprint not in owners[roots[name]]]
     if missing:
         raise ConfigError(f"{run}: {', '.join(missing)} of these shards are not there", "run its recipe again")
-    folders = {name: below(roots[name], owners[roots[name]][print_]).name for name, print_ in own.items()}
+    folders = {name: below(roots[name], owners[roots[name]][fingerprint]).name for name, fingerprint in own.items()}
     for beside in BESIDE:
         folders[beside] = folders[DOCUMENTS].replace(DOCUMENTS, beside, 1)
     following = snapshot.following if snapshot else frozenset()
-    corpus = prints[DOCUMENTS] if snapshot else ""
+    corpus = fingerprint_of[DOCUMENTS] if snapshot else ""
     context = replace(Context.of(run, recipe, folders), corpus=corpus, parted=following, cache=cache, shared=shared)
     context = replace(context, config=with_rules_of_run(context.config, rules_of_run(context)))
     parts = set(context.box("documents").parts())
@@ -75,9 +75,9 @@ def _owners(root: Path) -> dict[str, str]:
     return {p.read_text().strip(): p.parent.name for p in sorted(root.glob(f"*/{FINGERPRINT}"))}
 
 
-def _snapshot(run: Path, prints: dict[str, str]) -> Snapshot | None:
+def _snapshot(run: Path, fingerprint_of: dict[str, str]) -> Snapshot | None:
     """What the shards were made of; None: a run of a version that kept no others beside it."""
-    path = snapshot_path(run, prints.get(DOCUMENTS, ""))
+    path = snapshot_path(run, fingerprint_of.get(DOCUMENTS, ""))
     try:
         return read_snapshot(path)
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def _snapshot(run: Path, prints: dict[str, str]) -> Snapshot | None:
 
 
 def _earlier(
-    run: Path, name: str, made_by: dict[str, str], prints: dict[str, str], config: dict[str, Any]
+    run: Path, name: str, made_by: dict[str, str], fingerprint_of: dict[str, str], config: dict[str, Any]
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """Fingerprints and config of the set of shards in the folder `name`."""
     sets = [folder for folder in made_by if folder.partition("-")[0] == "shards"]
@@ -95,8 +95,8 @@ def _earlier(
         raise ConfigError(
             f"{run} has no shards {name!r}{did_you_mean(name, sets)}", f"there are {', '.join(sets) or 'none'}"
         )
-    if made_by[name] == prints.get("shards"):
-        return prints, config
+    if made_by[name] == fingerprint_of.get("shards"):
+        return fingerprint_of, config
     for report in sorted(run.glob("report*/report.json")):
         facts = read_json(report)
         if facts.get("fingerprints", {}).get("shards") == made_by[name]:

@@ -20,7 +20,7 @@ from gpu_curate.errors import NothingKeptError
 from gpu_curate.own_code import facts as code_facts
 from gpu_curate.runs.checks import check_run_directory, without_effect
 from gpu_curate.runs.engines import default_workers, make_engine
-from gpu_curate.runs.fingerprints import Parts, active_stages, fingerprints, own_prints, parts_of, pinned
+from gpu_curate.runs.fingerprints import Parts, active_stages, fingerprints, own_fingerprints, parts_of, pinned
 from gpu_curate.runs.places import cache_lock, cache_of, check_output, folders, make_folders, write_cache_file
 from gpu_curate.runs.plan_files import Planned
 from gpu_curate.runs.progress import Progress, Quiet, recorded
@@ -52,7 +52,7 @@ class Outcome:
     """What a run came to."""
 
     context: Context
-    prints: dict[str, str]
+    fingerprint_of: dict[str, str]
     backend: backend.Backend
     wall: dict[str, float]  # box → seconds from the start of its first task to the end of its last, of this run
     waited: dict[str, float]  # box → seconds that its first task waited for a worker
@@ -117,22 +117,22 @@ def running(
         planned.look_again()
         if (now := _list_of(remembering(recipe, run))) != known:  # whoever held the lock has left another list
             config, known = remembering(recipe, run), now
-            planned.config, planned.prints = config, fingerprints(config, planned.corpus, stages)
-        config, prints, earlier = pinned(config, run, planned.prints, fresh)
+            planned.config, planned.fingerprint_of = config, fingerprints(config, planned.corpus, stages)
+        config, fingerprint_of, earlier = pinned(config, run, planned.fingerprint_of, fresh)
         if earlier is not None and earlier.pinned:
             progress.note(f"validation split: the bound {earlier.bound} of {earlier.folder} ({earlier.reason})")
         if said := planned.corpus.news():
             progress.note(said)
         built = active_stages(config, planned.corpus, stages)
         parts = parts_of(built)
-        own = own_prints(built, prints, parts)
+        own = own_fingerprints(built, fingerprint_of, parts)
         places = folders(run, own, cache, parts.shared)
-        _make_directory(run, _run_file(config, prints, places, chosen, earlier), own, parts, planned)
+        _make_directory(run, _run_file(config, fingerprint_of, places, chosen, earlier), own, parts, planned)
         progress = stack.enter_context(recorded(progress, run, begun, opening))
         context = replace(
             Context.of(run, config, places, chosen.choice, chosen.devices),
             verified=stack.enter_context(recording(temporary_name(run / "verified"))),
-            corpus=prints["documents"],
+            corpus=fingerprint_of["documents"],
             parted=parts.following,
             cache=cache,
             shared=parts.shared,
@@ -140,7 +140,7 @@ def running(
         runner = Runner(built, context.boxes, progress, engine, parts.kept, compiled)
         for warning in [*without_effect(config), *dict.fromkeys(planned.warnings)]:
             runner.warn(warning)
-        outcome = _outcome(context, runner, prints, chosen, start)
+        outcome = _outcome(context, runner, fingerprint_of, chosen, start)
         if outcome.nothing_kept is None and earlier is not None:
             _tell_sides(runner, earlier, outcome.context.box("shards").folder)
         yield outcome
@@ -165,7 +165,7 @@ def _list_of(config: Config) -> str | None:
 
 
 def _outcome(
-    context: Context, runner: Runner, prints: dict[str, str], chosen: backend.Backend, start: float
+    context: Context, runner: Runner, fingerprint_of: dict[str, str], chosen: backend.Backend, start: float
 ) -> Outcome:
     """Let the runner make everything."""
     nothing: NothingKeptError | None = None
@@ -178,14 +178,14 @@ def _outcome(
     now = time.perf_counter()
     return Outcome(
         context,
-        prints,
+        fingerprint_of,
         chosen,
         {n: round((s.finished or now) - (s.began or s.started), 3) for n, s in runner.boxes.items() if s.started},
         {n: round(s.began - s.started, 3) for n, s in runner.boxes.items() if s.began},
         {n: s.reused for n, s in runner.boxes.items()},
         now - start,
         runner.warnings,
-        place(context.run, "report", prints["shards"]),
+        place(context.run, "report", fingerprint_of["shards"]),
         nothing,
         {n: s.stage.counts for n, s in runner.boxes.items() if not type(s.stage).__module__.startswith("gpu_curate.")},
     )
@@ -219,7 +219,7 @@ def _make_latest(run: Path, outcome: Outcome, runner: Runner) -> None:
     """Let the plain names stand for what this run wrote: a whole set of shards, whose accounts add up, and its report."""
     folders = outcome.context.folders
     facts = read_json(run / RUN_FILE)
-    documents = outcome.prints["documents"]
+    documents = outcome.fingerprint_of["documents"]
     facts["latest"] = {
         "shards": folders["shards"],
         "report": outcome.report,
@@ -251,13 +251,17 @@ def _tell_sides(runner: Runner, earlier: Earlier, shards: Path) -> None:
 
 
 def _run_file(
-    config: Config, prints: dict[str, str], places: dict[str, str], chosen: backend.Backend, earlier: Earlier | None
+    config: Config,
+    fingerprint_of: dict[str, str],
+    places: dict[str, str],
+    chosen: backend.Backend,
+    earlier: Earlier | None,
 ) -> dict[str, Any]:
     kept = None if earlier is None or not earlier.pinned else {"bound": earlier.bound, "of": str(earlier.folder)}
     return {
         "version": __version__,
         "config": public(config),
-        "fingerprints": prints,
+        "fingerprints": fingerprint_of,
         "folders": places,
         "split": kept,  # the bound that this run was given, and by which shards
         "backend": {"choice": chosen.choice, "reason": chosen.reason},

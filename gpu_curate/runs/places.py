@@ -22,7 +22,7 @@ from gpu_curate.store.lock import refuse_links, remove_temporaries, run_lock
 from gpu_curate.store.run_directory import (
     CACHE_FILE,
     FINGERPRINT,
-    PRINT_CHARS,
+    FINGERPRINT_CHARS,
     RUN_FILE,
     below,
     owner,
@@ -42,13 +42,13 @@ def folders(
     Shards have their fingerprint in their name always; the plain one is a link to the latest.
     """
     chosen = {}
-    for name, print_ in own.items():
+    for name, fingerprint in own.items():
         if name == "shards":
-            chosen[name] = place(run, name, print_)
+            chosen[name] = place(run, name, fingerprint)
             continue
         root = cache if cache is not None and name in shared else run
-        named = f"{name}-{print_[:PRINT_CHARS]}"
-        taken = owner(root / name) not in (None, print_) or owner(root / named) == print_
+        named = f"{name}-{fingerprint[:FINGERPRINT_CHARS]}"
+        taken = owner(root / name) not in (None, fingerprint) or owner(root / named) == fingerprint
         chosen[name] = named if taken else name
     for beside in BESIDE:
         chosen[beside] = chosen[DOCUMENTS].replace(DOCUMENTS, beside, 1)
@@ -64,13 +64,13 @@ def make_folders(
 ) -> None:
     for beside in BESIDE:
         ((cache or run) / places[beside]).mkdir(exist_ok=True)
-    for name, print_ in own.items():
+    for name, fingerprint in own.items():
         root = cache if cache is not None and name in shared else run
         marker = root / places[name] / FINGERPRINT
         marker.parent.mkdir(parents=True, exist_ok=True)
-        if owner(marker.parent) != print_:
+        if owner(marker.parent) != fingerprint:
             with publish(marker) as temp:
-                temp.write_text(print_ + "\n")
+                temp.write_text(fingerprint + "\n")
 
 
 class Boxes:
@@ -85,9 +85,11 @@ class Boxes:
         self._run, self._cache = run, cache_in(facts, run / RUN_FILE)
         folders = facts.get("folders")
         self.folders: dict[str, Any] = folders if isinstance(folders, dict) else {}
-        prints = facts.get("fingerprints")
-        print_ = facts.get("documents") or (prints.get(DOCUMENTS) if isinstance(prints, dict) else None)
-        self._path = snapshot_path(run, str(print_))
+        fingerprint_of = facts.get("fingerprints")
+        fingerprint = facts.get("documents") or (
+            fingerprint_of.get(DOCUMENTS) if isinstance(fingerprint_of, dict) else None
+        )
+        self._path = snapshot_path(run, str(fingerprint))
         self._snapshot: Snapshot | None = None
         with contextlib.suppress(OSError, CorruptError):
             self._snapshot = read_snapshot(self._path)

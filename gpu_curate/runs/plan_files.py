@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_curate.config import Config
-from gpu_curate.runs.fingerprints import active_stages, fingerprints, own_prints, parts_of
+from gpu_curate.runs.fingerprints import active_stages, fingerprints, own_fingerprints, parts_of
 from gpu_curate.runs.places import folders, read_numbers
 from gpu_curate.sources.listing import File
 from gpu_curate.stages import Stage
@@ -26,7 +26,7 @@ class Planned:
         stages: as for `stages_of`.
     Attributes:
         corpus: of `survey`.
-        prints: of `fingerprints`.
+        fingerprint_of: of `fingerprints`.
         warnings: columns that the first records lack; a ledger that is damaged.
     Raises:
         ConfigError: a file is missing or does not fit the recipe.
@@ -42,28 +42,28 @@ class Planned:
     ):
         self.config, self.cache, self.warnings = config, cache, list[str]()
         self._root, self._fresh, self._stages = cache or run, fresh, stages
-        self._look()
+        self._read()
 
     def _known(self) -> tuple[Any, ...]:
         """What the plan depends on beside recipe and files."""
         stages = active_stages(self.config)
-        own = own_prints(stages[:1], {}, parts_of(stages))
+        own = own_fingerprints(stages[:1], {}, parts_of(stages))
         self._folder = self._root / folders(self._root, own)["documents"]
         ledger = self._folder / LEDGER
         stat = ledger.stat() if ledger.exists() else None
         return self._folder, stat and (stat.st_mtime_ns, stat.st_size, stat.st_ino), read_numbers(self._root)
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         self._state = self._known()
         self.corpus = survey(intake_of(self.config), self._folder, self._state[-1], self._fresh, self._check_columns)
         if self.corpus.ledger.damage:
             self.warnings.append(f"{self.corpus.ledger.damage}; it is made again")
-        self.prints = fingerprints(self.config, self.corpus, self._stages)
+        self.fingerprint_of = fingerprints(self.config, self.corpus, self._stages)
 
     def look_again(self) -> None:
         """Call under the locks."""
         if self._known() != self._state:
-            self._look()
+            self._read()
 
     def _check_columns(self, files: list[list[File]]) -> None:
         """Warnings about columns that are not in the first records of what was not read before.

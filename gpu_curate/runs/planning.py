@@ -15,7 +15,7 @@ from gpu_curate.own_code import facts as code_facts
 from gpu_curate.quality import rules
 from gpu_curate.runs.checks import check_run_directory, without_effect
 from gpu_curate.runs.engines import default_workers
-from gpu_curate.runs.fingerprints import active_stages, fingerprints, own_prints, parts_of, pinned
+from gpu_curate.runs.fingerprints import active_stages, fingerprints, own_fingerprints, parts_of, pinned
 from gpu_curate.runs.places import cache_of, folders
 from gpu_curate.runs.plan_files import Planned
 from gpu_curate.runs.split import Earlier
@@ -70,10 +70,10 @@ def make_plan(
         text_bytes[task.source] += task.nbytes
         referred[task.source] += task.nbytes if intake.leaves_texts and refers(intake, task) else 0
     config = remembering(config, run)
-    config, prints, earlier = pinned(config, run, fingerprints(config, corpus, stages), fresh)
+    config, fingerprint_of, earlier = pinned(config, run, fingerprints(config, corpus, stages), fresh)
     built = active_stages(config, corpus, stages)
     parts = parts_of(built)
-    places = folders(run, own_prints(built, prints, parts), cache, parts.shared)
+    places = folders(run, own_fingerprints(built, fingerprint_of, parts), cache, parts.shared)
     boxes = []
     wanted = list(corpus.tasks)  # partitions of documents/, then of what follows it
     for stage in built:

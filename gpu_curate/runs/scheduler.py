@@ -140,13 +140,13 @@ class Runner:
         state.stage.finish(self.of_run)
         state.complete = True
         state.finished = time.perf_counter()
-        self._tell(state)
+        self._announce(state)
         return True
 
     def _repair(self, error: CorruptError) -> bool:
         """Queue what was found damaged; whoever needs it waits. Returns whether there was anything."""
         self.warn(f"{error.message}; it is made again")
-        return self._revive()
+        return self._queue_lost()
 
     def _follow(self, state: _BoxState) -> None:
         source = self.boxes[state.stage.follows or ""]
@@ -208,9 +208,9 @@ class Runner:
         state.made[part] = (1 + len(receipt.more), sum(r.counts.bytes for r in (receipt, *further)))
         for text in receipt.warnings:
             self.warn(text)
-        self._tell(state)
+        self._announce(state)
 
-    def _tell(self, state: _BoxState) -> None:
+    def _announce(self, state: _BoxState) -> None:
         """Tell how many partitions there are of how many; that they are all there, once the box is whole."""
         partitions, sizes = zip(*state.made.values(), strict=True) if state.made else ((), ())
         known = state.complete or state.stage.follows is None or self.boxes[state.stage.follows].complete
@@ -298,16 +298,16 @@ class Runner:
                 self._done(state, part, future.result())
                 self._uncompiled.discard(name)
             except CorruptError as e:
-                self._again(name, part, None if self._repair(e) else e)
+                self._retry(name, part, None if self._repair(e) else e)
             except RetryableError as e:
                 self.warn(f"{name}, partition {part}: {e.message}; trying again")
                 wait = 2.0 ** self._attempts.get((name, part), 0)  # a server that hiccups wants a moment
                 self._not_before[name, part] = time.monotonic() + wait
-                self._again(name, part, e)
+                self._retry(name, part, e)
             except BrokenExecutor as e:
                 broken = True
                 self._crashed[name, part] = self._crashed.get((name, part), 0) + 1
-                self._again(name, part, e)
+                self._retry(name, part, e)
             except GpuCurateError:
                 raise
             except MemoryError as e:
@@ -318,12 +318,12 @@ class Runner:
                 raise FatalError(f"{self._place(name, part)}: {type(e).__name__}: {e}") from e
         if broken:
             for name, part, _ in self._running.values():
-                self._again(name, part, None)
+                self._retry(name, part, None)
             self._running.clear()
             self.warn("a worker process died; its partitions are run again")
             self.engine.restart()
 
-    def _again(self, name: str, part: str, error: BaseException | None) -> None:
+    def _retry(self, name: str, part: str, error: BaseException | None) -> None:
         key = (name, part)
         self._attempts[key] = self._attempts.get(key, 0) + (error is not None)
         if self._attempts[key] >= MAX_ATTEMPTS:
@@ -338,7 +338,7 @@ class Runner:
         at_hand = self.boxes[name].stage.at_hand(self.of_run, part)
         return f"{name}, partition {part}" + (f", {at_hand}" if at_hand else "")
 
-    def _revive(self) -> bool:
+    def _queue_lost(self) -> bool:
         """Queue every partition whose receipt is gone again (its file was found to be damaged)."""
         revived = False
         for state in self.boxes.values():

@@ -60,16 +60,16 @@ def remove_stale(run: Path, facts: dict[str, Any]) -> None:
             if not ledger.damage:
                 ledger.write(folder)
     if folders:
-        needed = {snapshot_path(run, print_).name for print_ in _prints(facts)}
+        needed = {snapshot_path(run, fingerprint).name for fingerprint in _fingerprints(facts)}
         for path in (run / FOLDER).glob("*.json"):
             if path.name not in needed:
                 path.unlink()
 
 
-def _prints(facts: dict[str, Any]) -> set[str]:
+def _fingerprints(facts: dict[str, Any]) -> set[str]:
     """Fingerprints of documents/ of the latest shards and of the last run."""
-    latest, prints = facts.get("latest") or {}, facts.get("fingerprints") or {}
-    return {str(p) for p in (latest.get(DOCUMENTS), prints.get(DOCUMENTS)) if p}
+    latest, fingerprint_of = facts.get("latest") or {}, facts.get("fingerprints") or {}
+    return {str(p) for p in (latest.get(DOCUMENTS), fingerprint_of.get(DOCUMENTS)) if p}
 
 
 def _folders(run: Path, facts: dict[str, Any]) -> Iterator[tuple[Path, list[Snapshot]]]:
@@ -77,7 +77,7 @@ def _folders(run: Path, facts: dict[str, Any]) -> Iterator[tuple[Path, list[Snap
     if facts.get("cache") is not None:  # other runs need what this one does not
         return
     try:
-        snapshots = [read_snapshot(snapshot_path(run, print_)) for print_ in sorted(_prints(facts))]
+        snapshots = [read_snapshot(snapshot_path(run, fingerprint)) for fingerprint in sorted(_fingerprints(facts))]
     except (OSError, CorruptError):
         return
     for name in dict.fromkeys(name for s in snapshots for name in s.boxes):

@@ -56,8 +56,8 @@ class Boxes:
         from gpu_curate.store.run_directory import read_run_file
         from gpu_curate.store.snapshot import older_snapshot, read_snapshot, snapshot_path
 
-        prints = read_run_file(self.run).get("fingerprints") if not self.corpus else None
-        path = snapshot_path(self.run, self.corpus or str((prints or {}).get("documents")))
+        fingerprint_of = read_run_file(self.run).get("fingerprints") if not self.corpus else None
+        path = snapshot_path(self.run, self.corpus or str((fingerprint_of or {}).get("documents")))
         return read_snapshot(path) if path.exists() else older_snapshot(self.box("documents").folder)
 
     def has(self, name: str) -> bool:

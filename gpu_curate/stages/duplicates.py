@@ -122,8 +122,8 @@ class Duplicates(Stage):
         fuzzy = settings.fuzzy
         corpus = RunCorpus(part.boxes, self.references, 0 if fuzzy is None else fuzzy.bands.num_bands)
         components = Components(len(corpus))
-        copies, originals = dedup.exact_copies(corpus, settings)
-        components.add_edges(originals, copies)
+        duplicates, firsts = dedup.exact_duplicates(corpus, settings)
+        components.add_edges(firsts, duplicates)
         pairs, how = 0, "cpu"
         if fuzzy is not None and not fuzzy.by_pair and _curator_wanted(part.backend, self.section.fuzzy):
             pairs, how = _connect_by_curator(part.boxes, corpus, fuzzy, components), "gpu (NeMo Curator)"
@@ -131,7 +131,7 @@ class Duplicates(Stage):
             pairs, how = dedup.connect_bands(corpus, fuzzy, components), "cpu"
         label_N = components.labels()
         del components
-        found = dedup.clusters(corpus, settings, label_N, copies, originals)
+        found = dedup.clusters(corpus, settings, label_N, duplicates, firsts)
         clusters = _table(corpus, found, dedup.measured(corpus, settings, found))
         train_only = dedup.train_only(corpus, label_N)
         folder = part.box.folder

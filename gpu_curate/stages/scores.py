@@ -81,7 +81,7 @@ class Scores(Stage):
         return {
             **stop_words,
             "model": model_identity(self.language),
-            **self.language.model_dump(include={"min_chars", "min_margin"}),
+            **self.language.model_dump(include={"min_letters", "min_margin"}),
         }
 
     def make(self, part: Part) -> Made:

@@ -28,7 +28,7 @@ ORDER = ".order"
 FIELDS = {"part": "<i4", "offset": "<i8", "tokens": "<i8", "position": "<i8", "doc_id": "<i8"}
 
 
-def _fate(boxes: Boxes) -> str:
+def _why_nothing(boxes: Boxes) -> str:
     """What became of the documents when none was kept."""
     rejected = sum(sum(r.counts.rejected.values()) for r in boxes.box("documents").receipts(DocumentCounts))
     dropped: Counter[str] = Counter()
@@ -59,7 +59,7 @@ class Layout:
         kept = {name: values[order] for name, values in kept.items()}
         total = int(kept["tokens"].sum())
         if len(kept["key"]) == 0:
-            raise NothingKeptError(f"no document was kept: {_fate(boxes)}")
+            raise NothingKeptError(f"no document was kept: {_why_nothing(boxes)}")
         kept["side"] = self._sides(kept) if neighbours else kept["key"]
         held, split = _split(options.validation, kept, total, self._train_only(train_only))
         train = {name: values[~held] for name, values in kept.items()}

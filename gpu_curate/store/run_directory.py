@@ -27,7 +27,7 @@ CACHE_FILE = "cache.json"  # in a folder of boxes that several runs share
 FINGERPRINT = ".fingerprint"
 MANIFEST = "manifest.json"
 LINKS = ("shards", "report")  # plain names that stand for the latest
-PRINT_CHARS = 12  # of a fingerprint, in a folder's name
+FINGERPRINT_CHARS = 12  # of a fingerprint, in a folder's name
 _LONGEST_NAME = 255  # of a file; the system refuses a longer one
 _EXCHANGE = 2  # RENAME_EXCHANGE
 _AT_FDCWD = -100
@@ -64,12 +64,12 @@ def owner(box: Path) -> str | None:
     return marker.read_text().strip()
 
 
-def place(run: Path, name: str, print_: str) -> str:
+def place(run: Path, name: str, fingerprint: str) -> str:
     """The folder of the shards or the report of a fingerprint: its own name, or the plain one in a run of version 0.1."""
     plain = run / name
-    if plain.is_dir() and not plain.is_symlink() and _owner_of(plain, name) == print_:
+    if plain.is_dir() and not plain.is_symlink() and _owner_of(plain, name) == fingerprint:
         return name
-    return f"{name}-{print_[:PRINT_CHARS]}"
+    return f"{name}-{fingerprint[:FINGERPRINT_CHARS]}"
 
 
 def _owner_of(folder: Path, name: str) -> str | None:
@@ -107,7 +107,7 @@ def run_faults(facts: Any) -> list[str]:
         named = {"latest.shards": latest.get("shards"), "latest.report": latest.get("report")}
         named |= {"cache": facts.get("cache"), "latest.cache": latest.get("cache")}
         named |= {f"folders.{box}": name for box, name in facts.get("folders", {}).items()}
-        named |= {f"fingerprints.{box}": print_ for box, print_ in facts.get("fingerprints", {}).items()}
+        named |= {f"fingerprints.{box}": fingerprint for box, fingerprint in facts.get("fingerprints", {}).items()}
         if isinstance(latest.get("folders"), dict | None):
             named |= {f"latest.folders.{box}": name for box, name in (latest.get("folders") or {}).items()}
         else:
@@ -134,7 +134,7 @@ def latest_shards(run: Path) -> Path | None:
 
 def _sets(run: Path) -> list[Path]:
     """Every whole set of shards of a run."""
-    pattern = re.compile(rf"shards(-[0-9a-f]{{{PRINT_CHARS}}}(-\d+)?)?")
+    pattern = re.compile(rf"shards(-[0-9a-f]{{{FINGERPRINT_CHARS}}}(-\d+)?)?")
     return sorted(
         p for p in run.iterdir() if pattern.fullmatch(p.name) and not p.is_symlink() and (p / MANIFEST).is_file()
     )
@@ -259,8 +259,12 @@ def point(run: Path, name: str, target: str) -> bool:
 
 def _step_aside(folder: Path, name: str, target: str) -> None:
     """Give a real folder a name of its own, and the plain one to a link to `target`."""
-    print_ = _owner_of(folder, name)
-    own = f"{name}-{print_[:PRINT_CHARS]}" if print_ and "/" not in print_ else f"{name}-{'0' * PRINT_CHARS}"
+    fingerprint = _owner_of(folder, name)
+    own = (
+        f"{name}-{fingerprint[:FINGERPRINT_CHARS]}"
+        if fingerprint and "/" not in fingerprint
+        else f"{name}-{'0' * FINGERPRINT_CHARS}"
+    )
     aside, number = folder.parent / own, 1
     while aside.exists() and not aside.is_symlink():
         number += 1

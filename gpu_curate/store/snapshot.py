@@ -20,7 +20,7 @@ from gpu_curate.store.files import read_json, write_json
 
 FOLDER = ".corpus"  # in a run directory
 _DIGITS = 16
-_PRINT = re.compile(r"[0-9a-f]{16,64}")
+_FINGERPRINT = re.compile(r"[0-9a-f]{16,64}")
 
 
 class Snapshot:
@@ -80,9 +80,9 @@ class Snapshot:
         return found
 
 
-def snapshot_path(run: Path, print_: str) -> Path:
+def snapshot_path(run: Path, fingerprint: str) -> Path:
     """Where that of a documents box with this fingerprint lies. What is no fingerprint names a file that is not there."""
-    return run / FOLDER / (f"{print_[:_DIGITS]}.json" if _PRINT.fullmatch(print_) else "none.json")
+    return run / FOLDER / (f"{fingerprint[:_DIGITS]}.json" if _FINGERPRINT.fullmatch(fingerprint) else "none.json")
 
 
 def write_snapshot(path: Path, facts: dict[str, Any]) -> None:

@@ -65,7 +65,7 @@ class LanguageId:
     """Labels texts; deterministic, single-threaded.
 
     Args:
-        config: model, `min_chars` (letters), `min_margin`.
+        config: model, `min_letters` (letters), `min_margin`.
         trial: load a model whose SHA-256 is not that of a published one in a process with limits first; False where the
             runner has done so.
     Raises:
@@ -86,7 +86,7 @@ class LanguageId:
             labels: list of N, the model's labels (lid.176: see languages.tsv) or `unknown`.
             scores: float32 of N, probability of the most likely label, 0..1; kept for `unknown` ones, 0.0 without letters.
             margins: float32 of N, that score less the next one's.
-        A text is `unknown` with fewer than `min_chars` letters (a letter of Han counts 4, of kana, Hangul and Ethiopic 2, as
+        A text is `unknown` with fewer than `min_letters` letters (a letter of Han counts 4, of kana, Hangul and Ethiopic 2, as
         `text.scripts` measures them) or a margin below `min_margin`. Time is linear in length,
         about 0.2 µs a byte; the whole text counts, however long.
         """
@@ -101,7 +101,7 @@ class LanguageId:
         return labels, np.array(scores, np.float32), np.array(margins, np.float32)
 
     def _one(self, text: str) -> tuple[str, float, float]:
-        wanted = max(1, self._config.min_chars)
+        wanted = max(1, self._config.min_letters)
         letters = 0
         for letter in filter(str.isalpha, text):
             letters += chars_of(letter)

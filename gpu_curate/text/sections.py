@@ -19,12 +19,14 @@ class Normalize(Section):
 class Language(Section):
     """Language identification (fastText lid.176)."""
 
+    renamed_keys: ClassVar[dict[str, str]] = {"min_chars": "min_letters"}
+
     model: str | None = Field(
         None, description="path of a fastText model, or `lid.176.ftz` for the packaged one; null: off"
     )
     keep: list[str] | None = Field(None, description="languages kept (ISO 639-1, -3 or English name); null: score only")
     min_score: float = Field(0.65, ge=0.0, le=1.0, description="lowest score that counts (FineWeb, section 3.3)")
-    min_chars: int = Field(
+    min_letters: int = Field(
         20,
         ge=0,
         description="a text with fewer letters is `unknown` (a Han letter counts 4, of kana, Hangul, Ethiopic 2)",

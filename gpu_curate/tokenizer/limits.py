@@ -119,7 +119,7 @@ def trial(inert: str, texts: list[str], path: str) -> str | None:
     """Load it and encode the probe texts in a process of its own, with a bound on time and memory.
 
     Returns:
-        what the library said of it, without the backtrace that a panic prints; None: nothing.
+        what the library said of it, without the backtrace that a panic fingerprint_of; None: nothing.
     Raises:
         ConfigError: it takes more.
     """

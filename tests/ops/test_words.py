@@ -47,7 +47,7 @@ def test_table_agrees_with_unicodedata():
         elif category == "Cf":
             assert kind == words.SKIP
         elif category[0] in "LMN" or category == "Pc":
-            assert kind in (words.WORD, words.SINGLE)
+            assert kind in (words.WORD, words.UNSPACED)
             assert folded == (ord(lower) if len(lower) == 1 else ord("i") if cp == 0x130 else cp)
         else:
             assert kind == words.SEPARATOR
@@ -65,18 +65,18 @@ def test_scripts_without_spaces_are_single_and_no_others():
         if name.startswith(scripts):
             assert kind != words.WORD, f"U+{cp:04X} {name}"
         elif name.startswith(spaced):
-            assert kind != words.SINGLE, f"U+{cp:04X} {name}"
+            assert kind != words.UNSPACED, f"U+{cp:04X} {name}"
 
 
 def test_weights_are_those_of_the_scripts():
     """Of every code point that can begin a word; a single one weighs less than a word, a spaced one at least as much."""
     for cp in range(words.TABLE_LIMIT):
         kind, folded = reference.class_and_fold(cp)
-        if kind in (words.WORD, words.SINGLE):
+        if kind in (words.WORD, words.UNSPACED):
             weight = reference.word_weight(chr(folded))
             assert words.word_weight(chr(folded)) == words.UNIT * weight, f"U+{cp:04X}"
             if not 0x302A <= cp <= 0x302F:  # tone marks in a row of Han
-                assert (kind == words.SINGLE) == (weight < 1), f"U+{cp:04X}"
+                assert (kind == words.UNSPACED) == (weight < 1), f"U+{cp:04X}"
     assert all(
         first % 16 == 0 and last % 16 == 15 and 0 < w <= 120 and first >= 0x800
         for first, last, w in words.SCRIPT_WEIGHTS
@@ -121,8 +121,8 @@ def test_folding_grows_text_by_no_more_than_the_stated_factor():
     growth = 0.0
     for cp in range(words.TABLE_LIMIT):
         kind, folded = reference.class_and_fold(cp)
-        if kind in (words.WORD, words.SINGLE):
-            size = len(chr(folded).encode()) + 2 * (kind == words.SINGLE)
+        if kind in (words.WORD, words.UNSPACED):
+            size = len(chr(folded).encode()) + 2 * (kind == words.UNSPACED)
             growth = max(growth, size / len(chr(cp).encode()))
     assert growth == words.MAX_FOLD_GROWTH
     folded_bytes = len(cpu.scratch()[0])

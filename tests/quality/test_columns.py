@@ -259,7 +259,7 @@ def test_a_run_drops_by_a_column_and_counts_it(corpus, tokenizer, tmp_path):
     assert [r["failing"] for r in rows] == [f for f in wanted if f[:1] == ["columns:in_lang"]]
     # a bound that moves makes decisions and shards anew, nothing else
     again = pipeline.execute(config.parse(recipe(folder, tokenizer, {"score": {"min": 4}})), run)
-    changed = {n for n, print_ in again.prints.items() if outcome.prints[n] != print_}
+    changed = {n for n, fingerprint in again.fingerprint_of.items() if outcome.fingerprint_of[n] != fingerprint}
     assert changed == {"decisions", "shards"}
     assert sum(not r["keep"] for r in decided(run)) == sum(s is not None and s < 4 for s in table["score"])
 

@@ -179,7 +179,7 @@ def test_from_the_command_line_with_two_workers_the_bytes_are_the_same(reference
 
 
 def changed(before, after):
-    return {name for name, print_ in after.prints.items() if before.prints[name] != print_}
+    return {name for name, fingerprint in after.fingerprint_of.items() if before.fingerprint_of[name] != fingerprint}
 
 
 def test_a_bound_that_moves_makes_decisions_anew_and_a_source_that_changes_scores(
@@ -187,7 +187,7 @@ def test_a_bound_that_moves_makes_decisions_anew_and_a_source_that_changes_score
 ):
     _, _, first = reference
     path = write(tmp_path / "a", texts[0], tokenizer, QUALITY)  # in another folder, the same class
-    assert fingerprints(load(path)) == first.prints
+    assert fingerprints(load(path)) == first.fingerprint_of
     run = tmp_path / "run"
     one = pipeline.execute(load(path), run)
     two = pipeline.execute(load(path, "quality.my_rules.py:Digits.max=0.2"), run)
@@ -452,7 +452,7 @@ def test_an_entry_point_of_an_installed_package_needs_no_trust(texts, tokenizer,
         assert facts["code"][0]["package"] == "digits-of-mine 1.2"
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: digits-of-mine\nVersion: 1.3\n")
         own_code.entry_points.cache_clear()
-        assert fingerprints(config.load(path))["scores"] != outcome.prints["scores"]
+        assert fingerprints(config.load(path))["scores"] != outcome.fingerprint_of["scores"]
         path.write_text(path.read_text().replace("digits:", "digit:"))
         with pytest.raises(ConfigError, match=r"quality\.digit: unknown key"):
             config.load(path)

@@ -143,13 +143,13 @@ def test_plan_and_two_workers_from_the_command_line(reference, tmp_path):
 def test_its_source_and_its_keys_are_in_the_fingerprint(reference, corpus, tokenizer, tmp_path):
     _, _, first = reference
     path = write(tmp_path / "a", corpus[0], tokenizer)
-    assert fingerprints(load(path)) == first.prints  # in another folder, the same class
+    assert fingerprints(load(path)) == first.fingerprint_of  # in another folder, the same class
     for changed in (
         write(tmp_path / "b", corpus[0], tokenizer, READER + "# changed"),
         write(tmp_path / "c", corpus[0], tokenizer, comment=";"),
     ):
-        assert fingerprints(load(changed))["documents"] != first.prints["documents"]
-    assert fingerprints(load(write(tmp_path / "d", corpus[0], tokenizer, comment="#"))) == first.prints
+        assert fingerprints(load(changed))["documents"] != first.fingerprint_of["documents"]
+    assert fingerprints(load(write(tmp_path / "d", corpus[0], tokenizer, comment="#"))) == first.fingerprint_of
 
 
 def test_a_finished_run_is_read_without_the_class(reference, tmp_path):

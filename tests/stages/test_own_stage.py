@@ -89,7 +89,7 @@ def test_a_stage_of_the_users_is_run_counted_reported_and_reused(own, data, tmp_
     assert {b["name"]: b["state"] for b in make_plan(parsed, run, stages=stages)["boxes"]}["digits"] == "reused"
     again = pipeline.execute(parsed, run, stages=stages)
     assert again.reused["digits"] == parts
-    assert again.prints == outcome.prints
+    assert again.fingerprint_of == outcome.fingerprint_of
     assert clean(run)["items"] == []
     pipeline.execute(parsed, run)  # without it: ours are as they were, and what nobody needs may go
     assert [i["folder"] for i in clean(run)["items"]] == ["digits"]
@@ -101,18 +101,18 @@ def test_its_own_source_what_lies_beside_it_and_its_fields_are_in_its_fingerprin
     folder, module = own
     parsed = config.parse(data[0])
 
-    def prints(**fields):
+    def fingerprint_of(**fields):
         return fingerprints(parsed, None, [*gc.STAGES, module.Digits(**fields)])
 
-    first = prints()
-    assert prints() == first
-    assert {n for n, p in prints(above=0.3).items() if p != first[n]} == {"digits"}
+    first = fingerprint_of()
+    assert fingerprint_of() == first
+    assert {n for n, p in fingerprint_of(above=0.3).items() if p != first[n]} == {"digits"}
     for name in ("digits.py", "beside.py"):
         text = (folder / name).read_text()
         (folder / name).write_text(text + "# another line\n")
-        assert {n for n, p in prints().items() if p != first[n]} == {"digits"}, name
+        assert {n for n, p in fingerprint_of().items() if p != first[n]} == {"digits"}, name
         (folder / name).write_text(text)
-    assert prints() == first
+    assert fingerprint_of() == first
 
 
 def test_a_changed_stage_gets_a_folder_of_its_own_and_the_rest_is_reused(own, data, tmp_path):

@@ -63,7 +63,7 @@ def test_text_without_enough_letters_or_margin_is_unknown(config):
     labels, scores, margins = LanguageId(config()).predict(texts)
     assert labels == [UNKNOWN] * len(texts)
     assert scores[[0, 1, 2, 3, 4, 7]].tolist() == margins[[0, 1, 2, 3, 4, 7]].tolist() == [0.0] * 6
-    labels, scores, _ = LanguageId(config(min_chars=0)).predict([*texts[:5], ENGLISH[:3]])
+    labels, scores, _ = LanguageId(config(min_letters=0)).predict([*texts[:5], ENGLISH[:3]])
     assert labels[:5] == [UNKNOWN] * 5
     sure = LanguageId(config(min_margin=0.0)).predict([ENGLISH])
     unsure = LanguageId(config(min_margin=1.0)).predict([ENGLISH])

@@ -415,7 +415,7 @@ def plain_worthy(raw, rows, *_):
 def plain_scrub(text):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pii, "candidates_of", plain_candidates)
-        patch.setattr(pii, "still_worthy", plain_worthy)
+        patch.setattr(pii, "still_candidates", plain_worthy)
         return ALL.scrub(text)
 
 

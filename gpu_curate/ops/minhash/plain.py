@@ -13,7 +13,7 @@ import numpy as np
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.minhash import EMPTY_ROW, MinHashSpec
 from gpu_curate.ops.mix import GOLDEN, fmix64
-from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, fold_table
+from gpu_curate.ops.words import SEPARATOR, SKIP, TABLE_LIMIT, UNSPACED, fold_table
 
 _A, _B, _C = (np.uint64(k) for k in (GOLDEN, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93))
 _U32 = np.uint64(32)
@@ -34,7 +34,7 @@ class FoldTable(dict[int, str]):
         kind, folded = entry >> 24, chr((cp + entry) & 0xFFFFFF)
         if kind == SEPARATOR:
             folded = " "
-        elif kind == SINGLE:
+        elif kind == UNSPACED:
             folded = f" {folded} "
         elif kind == SKIP:
             folded = ""

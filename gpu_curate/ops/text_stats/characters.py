@@ -66,7 +66,7 @@ def hash_bytes(chars: NDArray[np.uint8], start: int, stop: int) -> int:
 def count_chars(chars: NDArray[np.uint8], start: int, stop: int) -> int:
     count = 0
     for i in range(start, stop):
-        count += not is_tail(chars, i)
+        count += not is_continuation(chars, i)
     return count
 
 
@@ -77,7 +77,7 @@ def is_at(chars: NDArray[np.uint8], i: int, a: int, b: int) -> bool:
 
 
 @njit
-def is_tail(chars: NDArray[np.uint8], i: int) -> bool:
+def is_continuation(chars: NDArray[np.uint8], i: int) -> bool:
     """Whether byte i is a continuation byte."""
     tail: bool = (chars[i] & 0xC0) == 0x80
     return tail
@@ -90,9 +90,9 @@ def character(chars: NDArray[np.uint8], i: int, end: int, stage1: Table, stage2:
     size, cp = 1, I64(-1)
     if c < 0x80:
         cp = c
-    elif c >= 0xC2 and c < 0xE0 and i + 1 < end and is_tail(chars, i + 1):
+    elif c >= 0xC2 and c < 0xE0 and i + 1 < end and is_continuation(chars, i + 1):
         size, cp = 2, (c & 0x1F) << 6 | I64(chars[i + 1] & 0x3F)
-    elif c >= 0xE0 and c < 0xF0 and i + 2 < end and is_tail(chars, i + 1) and is_tail(chars, i + 2):
+    elif c >= 0xE0 and c < 0xF0 and i + 2 < end and is_continuation(chars, i + 1) and is_continuation(chars, i + 2):
         long = (c & 0x0F) << 12 | I64(chars[i + 1] & 0x3F) << 6 | I64(chars[i + 2] & 0x3F)
         if long >= 0x800 and (long < 0xD800 or long > 0xDFFF):
             size, cp = 3, long
@@ -100,9 +100,9 @@ def character(chars: NDArray[np.uint8], i: int, end: int, stage1: Table, stage2:
         c >= 0xF0
         and c < 0xF5
         and i + 3 < end
-        and is_tail(chars, i + 1)
-        and is_tail(chars, i + 2)
-        and is_tail(chars, i + 3)
+        and is_continuation(chars, i + 1)
+        and is_continuation(chars, i + 2)
+        and is_continuation(chars, i + 3)
     ):
         long = (c & 0x07) << 18 | I64(chars[i + 1] & 0x3F) << 12 | I64(chars[i + 2] & 0x3F) << 6
         long |= I64(chars[i + 3] & 0x3F)
@@ -119,7 +119,7 @@ def character(chars: NDArray[np.uint8], i: int, end: int, stage1: Table, stage2:
 def character_before(chars: NDArray[np.uint8], start: int, i: int, stage1: Table, stage2: Table) -> tuple[int, int]:
     """(start, classes) of the character that ends at i > start; classes SYMBOL if none does."""
     lead = i - 1
-    while lead > start and i - lead < 4 and is_tail(chars, lead):
+    while lead > start and i - lead < 4 and is_continuation(chars, lead):
         lead -= 1
     size, classes, _ = character(chars, lead, i, stage1, stage2)
     if lead + size != i:

@@ -5,12 +5,12 @@ Definition, version 1 (CPU and GPU give the same integers; arithmetic is unsigne
 1. UTF-8 is decoded inside the document's own bytes. Every byte of an ill-formed sequence (bad lead, missing
    continuation, overlong, surrogate, above U+10FFFF, cut by the document's end) is a SEPARATOR.
 2. A code point has a class and a folded code point, from a table made of Python's `unicodedata` (`fold_table`):
-   WORD: categories L*, M*, N*, Pc. SINGLE: of those, scripts written without spaces (Han, Kana, Bopomofo, Yi, Thai, Lao,
+   WORD: categories L*, M*, N*, Pc. UNSPACED: of those, scripts written without spaces (Han, Kana, Bopomofo, Yi, Thai, Lao,
    Khmer, Myanmar, Tai Le, Tai Lue, Tai Tham, Tibetan, Javanese, Balinese). SKIP: Cf. SEPARATOR: the rest, and
    everything from U+40000 up but U+E0000..U+E0FFF (SKIP).
    The fold is the lower case where that is one code point (U+0130 folds to "i"; no final-sigma rule).
    For ASCII: [0-9A-Za-z_] are WORD, all else SEPARATOR.
-3. SKIP code points are deleted and do not split a word. A SINGLE code point is a word of its own and ends the word
+3. SKIP code points are deleted and do not split a word. A UNSPACED code point is a word of its own and ends the word
    before it. Any other word is a longest run of WORD code points.
 4. Word hash over the word's folded UTF-8 in 16-byte steps, each two little-endian uint64 c0, c1, zero-padded; h = 0:
        u = (c0 ^ h) * 0x9E3779B97F4A7C15;  u ^= u >> 32
@@ -38,10 +38,10 @@ from gpu_curate.errors import FatalError
 from gpu_curate.ops import twin
 
 UNICODE_VERSION = "14.0.0"
-SEPARATOR, WORD, SINGLE, SKIP = range(4)
+SEPARATOR, WORD, UNSPACED, SKIP = range(4)
 TABLE_LIMIT = 0x40000  # code points below this are in the table
 UNIT = 60  # weight of an English word
-MAX_FOLD_GROWTH = 5 / 3  # folded bytes per byte of text, at most: a SINGLE of 3 bytes with a separator on either side
+MAX_FOLD_GROWTH = 5 / 3  # folded bytes per byte of text, at most: a UNSPACED of 3 bytes with a separator on either side
 
 # (first, last, weight) of scripts whose words carry much less or more than an English word; every bound is a multiple of
 # 16. An unspaced script's words are its code points, marks among them. The weights are those of the Universal

@@ -1,7 +1,7 @@
 """CPU twin of `words`: a document streams through scratch of fixed size, CHUNK bytes of text at a time.
 
 fold    text -> folded UTF-8: ASCII lowered 64 bytes at a time, the rest through the table; SEPARATOR becomes a
-        space, SINGLE gets one on either side, SKIP vanishes: a word byte is then [0-9a-z_] or >= 0x80
+        space, UNSPACED gets one on either side, SKIP vanishes: a word byte is then [0-9a-z_] or >= 0x80
 bounds  folded UTF-8 -> where words start and end, from bit masks of 64 bytes
 hash    8-byte loads masked to the word's length
 weigh   the script of a word's first code point, where weights are asked for
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gpu_curate.document import TextColumn
 from gpu_curate.jit import I64, U8, U64, njit
 from gpu_curate.ops.simd import BLOCK, as_input, ctz64, load_u64, lower64, popcount64, word_mask64
-from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, UNIT, WORD, fold_table, weight_table
+from gpu_curate.ops.words import SEPARATOR, SKIP, TABLE_LIMIT, UNIT, UNSPACED, WORD, fold_table, weight_table
 
 CHUNK = 4096  # bytes of text: with the scratch that English fills, it stays in a 48 kB first-level cache
 CHUNK_WORDS = CHUNK // 2 + 8  # two bytes a word at least, a cut word from before, one sequence beyond the end
@@ -153,7 +153,7 @@ def fold(
                 folded[o + 2] = U8(0x80 | cp >> 6 & 0x3F)
                 folded[o + 3] = U8(0x80 | cp & 0x3F)
                 o += 4
-            if kind == SINGLE:
+            if kind == UNSPACED:
                 folded[o] = SPACE
                 o += 1
     return i, o

@@ -8,7 +8,7 @@
 // Bits of a text: bit i of a mask stands for byte origin + i of `chars`, for i from head to head + (end - base) - 1,
 // where the documents' bytes are chars[base, end). `head` (0..31) is chosen so that every mask word, 32 bytes of text,
 // starts at an address divisible by 32; origin = base - head may be negative.
-const u32 SEPARATOR = 0, WORD = 1, SINGLE = 2, SKIP = 3;  // classes of code points, as in ops/words
+const u32 SEPARATOR = 0, WORD = 1, UNSPACED = 2, SKIP = 3;  // classes of code points, as in ops/words
 
 struct Text {
   const u8* chars;
@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(256)
     CodePoint x = decode(t, first + k, chars[first + k]);
     u32 bytes = ((1u << x.size) - 1) << k;
     if (x.cls == WORD) begins |= 1u << k, covers |= bytes;
-    if (x.cls == SINGLE) singles |= 1u << k;
+    if (x.cls == UNSPACED) singles |= 1u << k;
     if (x.cls == SKIP) skips |= bytes;
   }
   // Only a WORD that comes first, SKIP left out, asks what is before; so a long run of SKIP is walked once, not by all.
@@ -244,9 +244,9 @@ DEVICE u64 hash_word(const Text& t, const u32* __restrict__ ascii, i64 size, i64
       x.cls = WORD;
       x.folded = c - 'A' < 26u ? c | 0x20u : c;
     }
-    if (x.cls == SEPARATOR || (x.cls == SINGLE && q != p)) break;
+    if (x.cls == SEPARATOR || (x.cls == UNSPACED && q != p)) break;
     if (x.cls != SKIP) append_utf8(s, x.folded);
-    if (x.cls == SINGLE) break;
+    if (x.cls == UNSPACED) break;
     q += x.size;
   }
   return s.fill ? hash_step(s.h, s.c0, s.c1) : s.h;

@@ -32,7 +32,7 @@ from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, install
 from gpu_curate.text.pii.card import find_cards
 from gpu_curate.text.pii.email import find_emails
-from gpu_curate.text.pii.glance import candidates_of, join_texts, still_worthy
+from gpu_curate.text.pii.glance import candidates_of, join_texts, still_candidates
 from gpu_curate.text.pii.iban import find_ibans
 from gpu_curate.text.pii.ip import find_ips
 from gpu_curate.text.pii.labels import phone_labels
@@ -136,7 +136,7 @@ class PiiScanner:
         worthy: Candidates | None = None
         for kind in self._kinds:
             if worthy is None:
-                worthy = still_worthy(raw, rows, *phone_labels()).tolist()
+                worthy = still_candidates(raw, rows, *phone_labels()).tolist()
             needs, find = _FINDERS[kind]
             candidates = [row for row in worthy if row[0] in needs]
             own = list(find(buffer, candidates)) if candidates else []

@@ -54,13 +54,13 @@ def join_texts(
 def candidates_of(raw: np.ndarray, emails: bool, numbers: bool, ip: bool) -> np.ndarray:
     """Kind, start and stop of what is worth a closer look, int64[N, 3], in order of start for each kind."""
     out = np.empty((max(1024, raw.size // 128), 3), np.int64)
-    while (n := _look(raw.view(np.uint64), raw, emails, numbers, ip, out)) < 0:
+    while (n := _scan(raw.view(np.uint64), raw, emails, numbers, ip, out)) < 0:
         out = np.empty((8 * len(out), 3), np.int64)
     return out[:n]
 
 
 @njit
-def _look(
+def _scan(
     text: NDArray[np.uint64], raw: NDArray[np.uint8], emails: bool, numbers: bool, ip: bool, out: NDArray[np.int64]
 ) -> int:
     """Write (kind, start, stop) of the candidates to `out`; return their number, -1: too many.
@@ -170,7 +170,7 @@ def _look(
 
 
 @njit
-def still_worthy(
+def still_candidates(
     raw: NDArray[np.uint8],
     rows: NDArray[np.int64],
     edges: NDArray[np.int32],

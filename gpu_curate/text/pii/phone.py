@@ -85,7 +85,7 @@ def find_phones(raw: bytearray, candidates: Candidates) -> Iterator[tuple[int, i
             break
         mask(raw, chosen)
         found += chosen
-        candidates = [c for c in candidates if _reaches_out(c, chosen)]
+        candidates = [c for c in candidates if _reaches_beyond(c, chosen)]
         if not candidates:
             break
     yield from sorted(found)
@@ -194,7 +194,7 @@ def _wide_blocks(words: NDArray[np.uint64], raw: NDArray[np.uint8]) -> NDArray[n
     return seen
 
 
-def _reaches_out(candidate: list[int], spans: list[tuple[int, int]]) -> bool:
+def _reaches_beyond(candidate: list[int], spans: list[tuple[int, int]]) -> bool:
     """A run that one of the spans, in order and apart, is a part of."""
     _, start, stop = candidate
     i = bisect_right(spans, start, key=lambda span: span[1])
