@@ -56,7 +56,7 @@ DEVICE u32 code_point(const u8* __restrict__ chars, i64 p, u32 lead, i32 size) {
   return code;
 }
 
-// True if a document starts inside the `size` bytes at bit i of the mask, after the first of them. The mask has one word
+// True if a document starts inside the `size` bytes at bit i of the mask, after the first of them. The mask has two words
 // more than its text.
 DEVICE bool cut_by_document(const u32* __restrict__ doc_starts, u64 i, i32 size) {
   u64 next = i + 1;

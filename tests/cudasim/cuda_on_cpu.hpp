@@ -159,21 +159,23 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
   return (unsigned long long)(((unsigned __int128)a * b) >> 64);
 }
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((uint64_t)a * b) >> 32); }
+// A device evaluates what it is given before the intrinsic; inlined, g++ would move a load to the branch that needs it.
+#define CUDASIM_STRICT __attribute__((noipa)) inline
 inline int __popc(unsigned v) { return __builtin_popcount(v); }
 inline int __popcll(unsigned long long v) { return __builtin_popcountll(v); }
 inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
 inline int __clzll(long long v) { return v ? __builtin_clzll((unsigned long long)v) : 64; }
 inline int __ffs(int v) { return __builtin_ffs(v); }
 inline int __ffsll(long long v) { return __builtin_ffsll(v); }
-inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned s) {
+CUDASIM_STRICT unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned s) {
   s &= 31;
   return s ? (hi << s) | (lo >> (32 - s)) : hi;
 }
-inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned s) {
+CUDASIM_STRICT unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned s) {
   s &= 31;
   return s ? (lo >> s) | (hi << (32 - s)) : lo;
 }
-inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+CUDASIM_STRICT unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   uint64_t ab = ((uint64_t)b << 32) | a;
   unsigned r = 0;
   for (int i = 0; i < 4; i++) {

@@ -106,3 +106,7 @@ extern "C" __global__ void bug_index(u32* out, int n) {
 }
 extern "C" __global__ void bug_global_race(u32* out) { out[blockIdx.x] = 1 + out[blockIdx.x ^ 1]; }
 extern "C" __global__ void bug_same_cell(u32* out) { out[0] = threadIdx.x; }
+// The second word is read whatever the shift; with a shift of 0 its value is not used.
+extern "C" __global__ void bug_unused_read(const u32* in, u32* out, int shift) {
+  out[threadIdx.x] = __funnelshift_r(in[threadIdx.x], in[threadIdx.x + 1], shift);
+}

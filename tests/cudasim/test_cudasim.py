@@ -93,6 +93,7 @@ def zeros(n: int = 256) -> np.ndarray:
         ("bug_global_race", (zeros(2),), 2, 1, "RACE"),
         ("bug_same_cell", (zeros(1),), 1, 64, "RACE"),
         ("bug_bounds", (zeros(64), zeros(64)), 1, 64, "OUT OF BOUNDS"),
+        ("bug_unused_read", (zeros(64), zeros(64), np.int32(0)), 1, 64, "OUT OF BOUNDS"),
         ("bug_const_write", (zeros(64), zeros(64)), 1, 64, "OUT OF BOUNDS"),
         (
             "bug_misaligned",

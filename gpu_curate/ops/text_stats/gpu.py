@@ -26,8 +26,8 @@ import numpy as np
 from gpu_curate.device.runtime import Device, Footprint, cuda
 from gpu_curate.document import Array, TextColumn
 from gpu_curate.ops.text_stats import DUPLICATE_N, NAMES, STOP_WORDS, TOP_N, character_classes, word_hash
+from gpu_curate.ops.words.gpu import GROUP, SPARE
 
-GROUP = 32  # bytes of text per mask word
 # Masks 1.6; 86 bytes a line, of which prose has one in 150 bytes; 44 a word (hash, length, document, two heads, slots,
 # times, two table slots, candidates), of which English has 0.17 a byte. At worst, one-letter words, 24 bytes a byte.
 FOOTPRINT = Footprint(per_text_byte=1.6 + 86 / 150 + 44 * 0.17, per_document=4 * len(NAMES) + 60)
@@ -74,7 +74,7 @@ class _Mask:
         head = (device.address(text.chars) + base) % GROUP
         self.groups = -(-(head + end - base) // GROUP)
         self.place = (np.int64(base - head), np.int64(base), np.int64(end), np.int64(self.groups))
-        self.doc_starts = device.xp.zeros(self.groups + 1, np.uint32)
+        self.doc_starts = device.xp.zeros(self.groups + SPARE, np.uint32)
         args = (text.offsets, np.int64(len(text)), self.place[0], self.doc_starts)
         device.launch("words", "mark_documents", len(text), args)
 
@@ -130,7 +130,7 @@ def _words(
 ) -> tuple[Array, Array, Array, Array]:
     """Hash, characters and document of every word; words before each document. Fills the row of stop words."""
     xp, groups, n_docs = device.xp, mask.groups, np.int64(len(text))
-    spaces = xp.full(groups + 1, 2**32 - 1, np.uint32)
+    spaces = xp.full(groups + SPARE, 2**32 - 1, np.uint32)
     starts, counts = xp.empty(groups, np.uint32), xp.empty(groups, np.uint8)
     classes = _table(device)
     _launch(device, "mark_spaces", groups, (text.chars, mask.doc_starts, *mask.place, *classes, spaces, starts, counts))

@@ -440,7 +440,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // A warp takes 32 mask words, 1 KB of text: their word starts go to shared memory, then each lane hashes every 32nd word.
-// `spaces` has one word of ones more than the text needs.
+// `spaces` has two words of ones more than the text needs.
 extern "C" __global__ void __launch_bounds__(256, 4)
     hash_words(const u8* __restrict__ chars, i64 size, const u32* __restrict__ doc_starts, i64 origin, i64 n_groups,
                const i64* __restrict__ offsets, i64 n_docs, const u32* __restrict__ spaces,

@@ -27,6 +27,8 @@ from gpu_curate.ops.words import fold_table
 # byte; the most that documents of more than one byte can have is 0.5, which takes 4.9 bytes a byte.
 FOOTPRINT = Footprint(per_text_byte=0.91 + 8 * 0.17, per_document=8)
 GROUP = 32  # bytes of text per mask word
+# Words of a mask behind those of its text: a window of bits at its very end reads two, whether or not it uses them.
+SPARE = 2
 
 _tables: weakref.WeakKeyDictionary[Device, tuple[Array, Array]] = weakref.WeakKeyDictionary()
 
@@ -47,9 +49,9 @@ def word_hashes(text: TextColumn, device: Device | None = None) -> tuple[Array, 
     place = (np.int64(origin), np.int64(base), np.int64(end), np.int64(groups))
     stage1, stage2 = _fold_table(device)
 
-    doc_starts = xp.zeros(groups + 1, np.uint32)  # + 1: a window of 16 bits may reach into the word behind the last
+    doc_starts = xp.zeros(groups + SPARE, np.uint32)
     device.launch("words", "mark_documents", len(text), (text.offsets, n, place[0], doc_starts))
-    starts, ascii_words = xp.empty(groups, np.uint32), xp.zeros(groups + 1, np.uint32)
+    starts, ascii_words = xp.empty(groups, np.uint32), xp.zeros(groups + SPARE, np.uint32)
     counts, before = xp.empty(groups, np.uint8), xp.zeros(groups + 1, np.int64)
     masks = (starts, counts, ascii_words)
     device.launch("words", "mark_words", groups, (text.chars, doc_starts, *place, stage1, stage2, *masks))

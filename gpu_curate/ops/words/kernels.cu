@@ -12,7 +12,7 @@ const u32 SEPARATOR = 0, WORD = 1, UNSPACED = 2, SKIP = 3;  // classes of code p
 
 struct Text {
   const u8* chars;
-  const u32* doc_starts;  // mask: first bytes of documents; one word more than the text needs
+  const u32* doc_starts;  // mask: first bytes of documents; two words more than the text needs
   i64 origin, end;
   const u8* stage1;  // the table of ops/words.fold_table()
   const u32* stage2;
@@ -210,7 +210,7 @@ DEVICE void append_utf8(Hasher& s, u32 code) {
   else append(s, 0x808080F0u | code >> 18 | c2 << 8 | c1 << 16 | c0 << 24, 4);
 }
 
-// Bits i .. i + 15 of a mask that has one word more than its text.
+// Bits i .. i + 15 of a mask that has two words more than its text.
 DEVICE u32 window16(const u32* __restrict__ mask, u64 i) {
   return __funnelshift_r(mask[i >> 5], mask[(i >> 5) + 1], (u32)i & 31) & 0xFFFFu;
 }
