@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import itertools
 import json
 import os
@@ -21,18 +19,15 @@ import pytest
 from corpora import recipe, write_inputs
 from cudasim.device import download, install
 from cudasim.module import available
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from test_cudf_columns import strings
 
 from gpu_curate import config as configs
 from gpu_curate.api import pipeline
 from gpu_curate.device import cudf_columns
-from gpu_curate.errors import FatalError
+from gpu_curate.errors import CorruptError, FatalError
 from gpu_curate.report.samples import Library
 from gpu_curate.runs.checks import without_effect
 from gpu_curate.runs.planning import make_plan
-from gpu_curate.sources import Split
 from gpu_curate.stages import Context
 from gpu_curate.stages import partition_text as document_text
 from gpu_curate.stages.documents.counts import DocumentCounts
@@ -43,12 +38,12 @@ from gpu_curate.stages.partition_text import device_text, host_text, read_origin
 from gpu_curate.store.files import read_json
 
 needs_compiler = pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
-BOTH = ["parquet", "jsonl"]
+TYPES = ["parquet"]
 
 
 def parse(sources: list[dict], **run: Any) -> configs.Config:
     data = {"sources": sources, "normalize": None, "tokenizer": {"path": "x"}}
-    return configs.parse({**data, "run": {"partition_bytes": 65536, "by_reference": BOTH, **run}})
+    return configs.parse({**data, "run": {"partition_bytes": 65536, "by_reference": TYPES, **run}})
 
 
 def read(folder: Path, sources: list[dict], **run: Any) -> Context:
@@ -97,31 +92,6 @@ def assert_same_documents(copy: Context, reference: Context) -> list[Path]:
 # -------------------------------------------------------------------------------------------------------------- sources
 
 LONG = "Zürich, 漢字 \u2028 " * 400
-LINES = [
-    b'{"text": "one"}',
-    b"",
-    b'{"text": "cut',
-    b'{"text": "half \\ud83c end"}',
-    b'{"text": null}',
-    b"  \t",
-    b'{"text": ""}',
-    b'{"text": "first", "text": "second"}',
-    b'{"id": NaN, "text": "a \\"quoted\\"\\nline \\u00e9"}',
-    b'{"text": ["a"]}',
-    b"[1, 2]",
-    json.dumps({"text": LONG, "meta": {"body": "inner"}}, ensure_ascii=False).encode(),
-    b'{"text": "\xff"}',
-    b'{"other": 1}',
-]
-
-
-def jsonl(folder: Path) -> dict:
-    (folder / "j").mkdir()
-    (folder / "j" / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(LINES * 12))
-    (folder / "j" / "b.jsonl").write_bytes(b"\n\n")
-    (folder / "j" / "c.jsonl").write_bytes(b"\n".join(LINES[::-1]) + b"\n")
-    (folder / "j" / "d.jsonl").write_bytes(b"")
-    return {"name": "j", "type": "jsonl", "path": str(folder / "j")}
 
 
 def parquet(folder: Path, kind: pa.DataType | None = None) -> dict:
@@ -143,16 +113,9 @@ def assert_all_by_reference(folder: Path, source: dict, partition_bytes: int) ->
     """A source read twice: every partition of the second run refers to it, and nothing else differs from the copy."""
     runs = [
         read(folder / str(i), [source], partition_bytes=partition_bytes, by_reference=r)
-        for i, r in enumerate(([], BOTH))
+        for i, r in enumerate(([], TYPES))
     ]
     assert len(assert_same_documents(*runs)) == len(paths(runs[1])) > 0
-
-
-@pytest.mark.parametrize("partition_bytes", [65536, 150_000])
-@pytest.mark.parametrize("limits", [{}, {"max_documents": 31}, {"max_bytes": 90_000}], ids=str)
-def test_jsonl_with_rejects_blank_lines_and_several_files(tmp_path, partition_bytes, limits):
-    source = {**jsonl(tmp_path), **limits}
-    assert_all_by_reference(tmp_path, source, partition_bytes)
 
 
 @pytest.mark.parametrize("partition_bytes", [65536, 150_000])
@@ -171,18 +134,17 @@ def test_parquet_with_rejects_samples_and_several_files(tmp_path, partition_byte
 )
 def test_every_type_of_column_that_the_reader_takes(tmp_path, kind):
     source = parquet(tmp_path, kind)
-    assert assert_same_documents(*(read(tmp_path / str(i), [source], by_reference=r) for i, r in enumerate(([], BOTH))))
+    assert assert_same_documents(
+        *(read(tmp_path / str(i), [source], by_reference=r) for i, r in enumerate(([], TYPES)))
+    )
 
 
-def test_nested_columns_and_keys(tmp_path):
+def test_a_nested_column(tmp_path):
     table = pa.table({"a": [{"b": "x", "c": 1}, None, {"b": "yé", "c": 2}]})
     pq.write_table(table, tmp_path / "n.parquet")
-    (tmp_path / "n.jsonl").write_text('{"a": {"b": "x"}}\n{"a.b": "whole"}\n{"a": 1}\n')
-    sources = [
-        {"name": t, "type": t, "path": str(tmp_path / f"n.{t}"), "text_column": "a.b"} for t in ("parquet", "jsonl")
-    ]
-    runs = [read(tmp_path / str(i), sources, by_reference=r) for i, r in enumerate(([], BOTH))]
-    assert len(assert_same_documents(*runs)) == 2
+    source = {"name": "n", "type": "parquet", "path": str(tmp_path / "n.parquet"), "text_column": "a.b"}
+    runs = [read(tmp_path / str(i), [source], by_reference=r) for i, r in enumerate(([], TYPES))]
+    assert len(assert_same_documents(*runs)) == 1
 
 
 def test_more_text_than_a_partition_goes_on_in_the_next(tmp_path):
@@ -190,7 +152,7 @@ def test_more_text_than_a_partition_goes_on_in_the_next(tmp_path):
     table = pa.table({"text": [f"{i % 3} " + "abcdefghi " * 900 for i in range(64)]})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=16)
     source = {"name": "p", "type": "parquet", "path": str(tmp_path / "t.parquet")}
-    runs = [read(tmp_path / str(i), [source], by_reference=r) for i, r in enumerate(([], BOTH))]
+    runs = [read(tmp_path / str(i), [source], by_reference=r) for i, r in enumerate(([], TYPES))]
     referring = assert_same_documents(*runs)
     assert len(referring) == len(paths(runs[1])) > 4
     assert any("-" in path.stem.removeprefix("part-") for path in referring)
@@ -209,41 +171,39 @@ def test_only_the_row_groups_of_the_documents_are_read(tmp_path, monkeypatch):
     assert asked == [[2]]  # rows 14 to 20
 
 
+def one_text(folder: Path, text: str) -> dict:
+    pq.write_table(pa.table({"text": [text]}), folder / "a.parquet", use_dictionary=False)
+    return {"name": "p", "type": "parquet", "path": str(folder / "a.parquet")}
+
+
 def test_a_partition_by_reference_holds_no_text(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "a needle in it"}\n')
-    context = read(tmp_path / "r", [{"name": "j", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}])
+    context = read(tmp_path / "r", [one_text(tmp_path, "a needle in it")])
     (path,) = paths(context)
     assert b"needle" not in path.read_bytes()
     assert pq.read_schema(path).field("text").type == document_text.TYPE
     assert pq.read_table(path)["text"].to_pylist()[0]["bytes"] == 14
 
 
-@pytest.mark.parametrize(
-    ("keys", "name"),
-    [
-        ({"normalize": {}}, "a.jsonl"),
-        ({"pii": {"email": "replace"}}, "a.jsonl"),
-        ({"run": {"by_reference": ["parquet"]}}, "a.jsonl"),
-        ({"run": {}}, "a.jsonl"),
-        ({}, "a.jsonl.gz"),
-    ],
-)
-def test_what_changes_or_cannot_be_read_again_is_copied(tmp_path, keys, name):
-    data = b'{"text": "tess@example.org wrote"}\n'
-    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    source = {"name": "j", "type": "jsonl", "path": str(tmp_path / name)}
-    data = {"sources": [source], "normalize": None, "tokenizer": {"path": "x"}, "run": {"by_reference": BOTH}, **keys}
-    config = configs.parse(data)
-    context = Context.of(tmp_path / "r", config, {"documents": "documents"})
-    make_box(Documents(intake_of(config)), context)
-    (path,) = paths(context)
+@pytest.mark.parametrize("by_reference", [[], ["jsonl"], ["parquet", "jsonl"]])
+def test_json_lines_are_copied(tmp_path, by_reference):
+    (tmp_path / "a.jsonl").write_text('{"text": "tess wrote"}\n')
+    source = {"name": "j", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}
+    (path,) = paths(read(tmp_path / "r", [source], by_reference=by_reference))
     assert origin(path) is None
-    assert len(texts(path)) == 1
+    assert texts(path) == [b"tess wrote"]
+
+
+def test_texts_that_an_earlier_version_left_in_json_lines_are_made_anew(tmp_path):
+    context = read(tmp_path / "r", [one_text(tmp_path, "a needle in it")])
+    (path,) = paths(context)
+    table = pq.read_table(path)
+    stored = {k: v.replace(b'"parquet"', b'"jsonl"') for k, v in table.schema.metadata.items()}
+    with pytest.raises(CorruptError, match="JSON Lines files, which this version copies"):
+        read_origin(table.replace_schema_metadata(stored).schema)
 
 
 def test_counting_personal_data_changes_nothing(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "tess@example.org wrote"}\n')
-    source = {"name": "j", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}
+    source = one_text(tmp_path, "tess@example.org wrote")
     config = configs.parse({**parse([source]).model_dump(), "pii": {"email": "count"}})
     context = Context.of(tmp_path / "r", config, {"documents": "documents"})
     make_box(Documents(intake_of(config)), context)
@@ -258,24 +218,6 @@ def test_row_groups_longer_than_a_partition_are_copied_once(tmp_path):
     pq.write_table(pa.table({"text": words}), tmp_path / "t.parquet")
     context = read(tmp_path / "r", [{"name": "p", "type": "parquet", "path": str(tmp_path / "t.parquet")}])
     assert [origin(p) for p in paths(context)] == [None] * 3
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.sampled_from([b"", b"a", b"{}\r", b" ", b'{"text": "x"}', b"\xff\x00"]), min_size=1, max_size=30),
-    st.booleans(),
-    st.booleans(),
-    st.data(),
-)
-def test_document_lines_are_those_of_the_rows(tmp_path_factory, lines, bom, ends, data):
-    path = tmp_path_factory.getbasetemp() / "lines"
-    path.write_bytes((b"\xef\xbb\xbf" if bom else b"") + b"\n".join(lines) + (b"\n" if ends else b""))
-    rows = sorted(data.draw(st.sets(st.integers(0, len(lines) - 1), min_size=1)))
-    last = len(lines) - 1
-    if rows[-1] == last and not lines[last] and not ends and not (bom and last == 0):
-        return  # nothing follows the last LF: that is no line
-    got = document_text._document_lines(Split(str(path), 0, -1, 0, 0), np.array(rows))
-    assert got == b"".join(lines[r] + b"\n" for r in rows)
 
 
 # -------------------------------------------------------------------------------------------------------- what changed
@@ -312,25 +254,6 @@ def test_a_parquet_source_that_changed_is_named(tmp_path, change, where):
     assert "run.by_reference: []" in e.value.hint
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "where"),
-    [
-        (b'"one"', b'"two"', "a.jsonl: row 0 .*another text"),
-        (b'"one"', b'"eleven"', "a.jsonl: row 0 .*another length"),
-        (b'{"text": "one"}\r\n', b"\r\n", "a.jsonl: row 0 .*another|row 0 .*no text"),
-        (b'{"text": ""}', b'{"tixt": ""}', "a.jsonl: row 6 .*no text"),
-    ],
-)
-def test_a_jsonl_source_that_changed_is_named(tmp_path, old, new, where):
-    source = jsonl(tmp_path)
-    context = read(tmp_path / "r", [source], partition_bytes=1 << 20)
-    (path,) = paths(context)
-    file = tmp_path / "j" / "a.jsonl"
-    file.write_bytes(file.read_bytes().replace(old, new, 1))
-    with pytest.raises(FatalError, match=where):
-        host_text(path)
-
-
 # ----------------------------------------------------------------------------------------------------------- whole runs
 
 
@@ -359,7 +282,7 @@ def everything(inputs: Path, **run: Any) -> configs.Config:
         ],
         quality={"gopher_repetition": "on", "fineweb": "on"},
         dedup={"exact": "compare", "fuzzy": {"verify": "exact", "threshold": 0.6}},
-        run={"engine": "inline", "partition_bytes": 65536, "by_reference": BOTH, **run},
+        run={"engine": "inline", "partition_bytes": 65536, "by_reference": TYPES, **run},
     )
     return configs.parse({**data, "tokenizer": {"train": {"vocab_size": 400, "max_bytes": 20000}}})
 
@@ -399,7 +322,7 @@ def test_languages_of_texts_by_reference(inputs, tmp_path, shared_data):
     pytest.importorskip("fasttext")
     model = str(shared_data("lid/lid.176.ftz"))
     found = []
-    for i, by_reference in enumerate(([], BOTH)):
+    for i, by_reference in enumerate(([], TYPES)):
         config = everything(inputs, by_reference=by_reference)
         config = configs.parse({**config.model_dump(exclude_unset=True), "language": {"model": model}})
         pipeline.execute(config, tmp_path / str(i))
@@ -427,17 +350,21 @@ def test_switching_makes_partitions_of_its_own_and_the_same_shards(inputs, tmp_p
 
 
 def test_a_source_that_changed_behind_its_date_stops_the_run(inputs, tmp_path):
-    file = tmp_path / "a.jsonl"
-    file.write_bytes((inputs / "corpus" / "b.jsonl").read_bytes())
-    source = {"name": "j", "type": "jsonl", "path": str(file)}
+    file = tmp_path / "a.parquet"
+    table = pq.read_table(inputs / "corpus" / "a.parquet")
+    plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(table, file, **plain)
+    source = {"name": "p", "type": "parquet", "path": str(file)}
     data = {"sources": [source], "normalize": None, "tokenizer": {"path": str(inputs / "tokenizer.json")}}
-    config = configs.parse({**data, "run": {"engine": "inline", "by_reference": ["jsonl"]}})
+    config = configs.parse({**data, "run": {"engine": "inline"}})
     pipeline.execute(config, tmp_path / "r")
     stat = file.stat()
-    file.write_bytes(file.read_bytes().replace(b"e", b"o"))
+    text = pa.array([t[::-1] for t in table["text"].to_pylist()], table["text"].type)
+    pq.write_table(table.set_column(table.column_names.index("text"), "text", text), file, **plain)
+    assert file.stat().st_size == stat.st_size
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     (tmp_path / "r" / "signatures" / ".receipts" / "part-000000.json").unlink()
-    with pytest.raises(FatalError, match=r"a\.jsonl: row \d+ is not what documents/ was made from"):
+    with pytest.raises(FatalError, match=r"a\.parquet: row \d+ is not what documents/ was made from"):
         pipeline.execute(config, tmp_path / "r")
 
 
@@ -449,19 +376,18 @@ def test_what_has_no_effect_is_warned_of_by_name(inputs, tmp_path):
     data = {"sources": sources, "tokenizer": {"path": str(inputs / "tokenizer.json")}}
     assert without_effect(configs.parse(data)) == []  # a default promises nothing
     assert without_effect(configs.parse({**data, "run": {"by_reference": ["parquet"]}})) == []
-    told = without_effect(configs.parse({**data, "run": {"by_reference": ["jsonl"]}}))
-    assert told == ["run.by_reference: jsonl has no effect: `normalize` changes texts (null: off)"]
-    off = {**data, "normalize": None}
-    told = without_effect(configs.parse({**off, "run": {"by_reference": BOTH}}))
-    assert told == ["run.by_reference: jsonl has no effect: no source is of that type"]
-    scrubbed = configs.parse({**off, "pii": {"ip": "replace"}, "run": {"engine": "inline", "by_reference": ["jsonl"]}})
-    told = ["run.by_reference: jsonl has no effect: `pii` replaces parts of texts"]
-    assert make_plan(scrubbed, tmp_path / "r")["warnings"] == told
-    assert pipeline.execute(scrubbed, tmp_path / "r").warnings == told
+    told = ["run.by_reference: jsonl has no effect: reading them again in every step costs more than a copy"]
+    config = configs.parse({**data, "run": {"engine": "inline", "by_reference": ["jsonl"]}})
+    assert without_effect(config) == told
+    assert make_plan(config, tmp_path / "r")["warnings"] == told
+    assert pipeline.execute(config, tmp_path / "r").warnings == told
+    lines = {**data, "sources": [{"name": "j", "type": "jsonl", "path": str(inputs / "corpus" / "b.jsonl")}]}
+    told = without_effect(configs.parse({**lines, "run": {"by_reference": ["parquet"]}}))
+    assert told == ["run.by_reference: parquet has no effect: no source is of that type"]
 
 
 def test_plan_counts_no_copy_and_says_what_is_by_reference(inputs, tmp_path):
-    plans = [make_plan(everything(inputs, by_reference=r), tmp_path / "r") for r in ([], BOTH)]
+    plans = [make_plan(everything(inputs, by_reference=r), tmp_path / "r") for r in ([], TYPES)]
     by_name = {s["name"]: s for s in plans[1]["sources"]}
     assert by_name["pq"]["by_reference_bytes"] == by_name["pq"]["text_bytes"] > 0
     assert by_name["tx"]["by_reference_bytes"] == 0
@@ -544,24 +470,6 @@ class StandIn(types.ModuleType):
             values += array.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
         return {column: Series(self.fault(values))}
 
-    def read_json(
-        self,
-        source: io.BytesIO,
-        *,
-        engine: str,
-        lines: bool,
-        compression: None,
-        dtype: dict[str, str],
-        prune_columns: bool,
-        on_bad_lines: str,
-    ) -> dict[str, Series]:
-        assert (engine, lines, prune_columns, on_bad_lines) == ("cudf", True, True, "recover")
-        self.calls.append("jsonl")
-        ((column, kind),) = dtype.items()
-        assert kind == "str"
-        values = [json.loads(line)[column] for line in source.read().split(b"\n") if line.strip()]
-        return {column: Series(self.fault([v.encode("utf-8", "replace") for v in values]))}
-
 
 def put(monkeypatch: Any, fault: Any = None) -> StandIn:
     """An emulated device, and the stand-in for cuDF."""
@@ -579,18 +487,14 @@ def on_device(path: Path) -> tuple[list[bytes], str | None]:
     return [chars[a:b].tobytes() for a, b in itertools.pairwise(offsets)], reason
 
 
-CLEAN = [line for line in LINES if b"ud83c" not in line]  # json.dumps of a lone surrogate: the readers differ there
-
-
 @needs_compiler
 def test_cudf_reads_the_rows_that_are_documents(tmp_path, monkeypatch):
     (tmp_path / "p").mkdir()
-    monkeypatch.setattr(sys.modules[__name__], "LINES", CLEAN)
-    context = read(tmp_path / "r", [jsonl(tmp_path), parquet(tmp_path)])
+    context = read(tmp_path / "r", [parquet(tmp_path)])
     cudf = put(monkeypatch)
     for path in paths(context):
         assert on_device(path) == (texts(path), None)
-    assert {"parquet", "jsonl"} == set(cudf.calls)
+    assert set(cudf.calls) == {"parquet"}
 
 
 @needs_compiler
@@ -638,28 +542,14 @@ FAULTS = [
 @needs_compiler
 @pytest.mark.parametrize(("fault", "why"), FAULTS)
 def test_whatever_cudf_reads_otherwise_is_read_by_the_cpu(tmp_path, monkeypatch, fault, why):
-    (tmp_path / "p.jsonl").write_bytes(b"\n".join(CLEAN))
     table = pa.table({"text": [f"text {i}" for i in range(9)]})
     pq.write_table(table, tmp_path / "p.parquet", row_group_size=4)
-    sources = [{"name": t, "type": t, "path": str(tmp_path / f"p.{t}")} for t in BOTH]
-    context = read(tmp_path / "r", sources)
+    context = read(tmp_path / "r", [{"name": "p", "type": "parquet", "path": str(tmp_path / "p.parquet")}])
     put(monkeypatch, fault)
     for path in paths(context):
         found, reason = on_device(path)
         assert found == texts(path)
         assert re.search(why, reason)
-
-
-@needs_compiler
-def test_a_lone_surrogate_that_cudf_takes_otherwise(tmp_path, monkeypatch):
-    (tmp_path / "p.jsonl").write_bytes(b"\n".join(LINES[:4]))
-    context = read(tmp_path / "r", [{"name": "j", "type": "jsonl", "path": str(tmp_path / "p.jsonl")}])
-    put(monkeypatch)
-    (path,) = paths(context)
-    found, reason = on_device(path)
-    assert found == [b"one", "half � end".encode()]
-    assert reason.startswith("cuDF reads 1 of 2 texts otherwise, first ")
-    assert reason.endswith("p.jsonl, row 3")
 
 
 @needs_compiler
@@ -672,8 +562,8 @@ def test_without_cudf_the_host_reads_and_nothing_is_said(tmp_path, monkeypatch):
 
 @needs_compiler
 def test_an_empty_partition_by_reference(tmp_path, monkeypatch):
-    (tmp_path / "a.jsonl").write_bytes(b"\n\n")
-    context = read(tmp_path / "r", [{"name": "j", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}])
+    pq.write_table(pa.table({"text": pa.array([None], pa.string())}), tmp_path / "a.parquet")
+    context = read(tmp_path / "r", [{"name": "p", "type": "parquet", "path": str(tmp_path / "a.parquet")}])
     put(monkeypatch)
     (path,) = paths(context)
     assert origin(path).extents == []

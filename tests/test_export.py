@@ -43,7 +43,7 @@ def finished_run(tmp_path_factory, request):
             }
         ],
     }
-    data["run"] |= {"by_reference": ["parquet", "jsonl"]}
+    data["run"] |= {"by_reference": ["parquet"]}
     pipeline.execute(config.parse(data), folder / "r")
     return folder, data
 
@@ -196,18 +196,19 @@ def test_an_earlier_set_of_shards_is_exported_as_it_was(finished_run, tmp_path):
 
 
 def test_a_source_that_changed_since_stops_an_export_of_what_lies_in_it(tmp_path):
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": f"text number {i} " * 20}) + "\n" for i in range(30)))
+    texts = [f"text number {i} " * 20 for i in range(30)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
     data = {
-        "sources": [{"name": "a", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}],
+        "sources": [{"name": "a", "type": "parquet", "path": str(tmp_path / "a.parquet")}],
         "normalize": None,
         "dedup": {"fuzzy": None},
         "tokenizer": {"train": {"vocab_size": 300}},
         "min_tokens": 1,
-        "run": {"engine": "inline", "by_reference": ["jsonl"]},
+        "run": {"engine": "inline"},
     }
     pipeline.execute(config.parse(data), tmp_path / "r")
-    (tmp_path / "a.jsonl").write_text((tmp_path / "a.jsonl").read_text().replace("number 7 ", "number 8 "))
-    with pytest.raises(FatalError, match=r"a\.jsonl: row \d+ is not what documents/ was made from"):
+    pq.write_table(pa.table({"text": [t.replace("number 7 ", "number 8 ") for t in texts]}), tmp_path / "a.parquet")
+    with pytest.raises(FatalError, match=r"a\.parquet: row \d+ is not what documents/ was made from"):
         export.export(finished.open_run(tmp_path / "r"), tmp_path / "x", workers=1)
     assert not list((tmp_path / "x").glob("part-*"))
 

@@ -27,7 +27,7 @@ class Run(Section):
     by_reference: list[Literal["parquet", "jsonl"]] = Field(
         ["parquet"],
         description="source types whose texts are not copied into texts/ where nothing changes them: of local files, not "
-        "compressed, which must stay as they are; jsonl only with `normalize: null` and no `pii` replaced",
+        "compressed, which must stay as they are; [] copies all; jsonl has no effect any more",
     )
     cache: str | None = Field(
         None,

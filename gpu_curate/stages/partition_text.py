@@ -4,8 +4,8 @@ It lies in a file apart, texts/part-000000.parquet beside documents/part-000000.
 columns are read without it. The items of reference sets are few, so references/ holds theirs with the ids.
 By reference, `text` is no string column but {bytes, content_hi, content_lo}: length and content hash of every text as the
 documents stage saw it; `row` is the document's in its file. The schema's metadata says under `gpu_curate.origin` where the texts lie: reader, text_column, and
-the splits with the number of documents that each gave. Whatever is read again, by pyarrow, our JSON reader or cuDF, must
-have those lengths and hashes: on the host a difference means that the source changed, on the device that cuDF reads it
+the splits with the number of documents that each gave. Only Parquet sources are read by reference: whatever is read again, by
+pyarrow or cuDF, must have those lengths and hashes: on the host a difference means that the source changed, on the device that cuDF reads it
 otherwise, and then the host reads it.
 
 # N documents, G row groups, L lines
@@ -13,10 +13,9 @@ otherwise, and then the host reads it.
 
 from __future__ import annotations
 
-import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ import pyarrow.parquet as pq
 
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import CorruptError, FatalError, InputError, one_line
-from gpu_curate.sources import Record, Split
+from gpu_curate.sources import Split
 from gpu_curate.sources.files import is_remote
 from gpu_curate.sources.sections import SourceBase
 from gpu_curate.store.artifact import Box
@@ -52,7 +51,6 @@ class Extent(NamedTuple):
 class Origin(NamedTuple):
     """Where the texts of a partition lie, in the order of its documents."""
 
-    reader: str  # parquet | jsonl
     text_column: str
     extents: list[Extent]
 
@@ -61,13 +59,6 @@ class Origin(NamedTuple):
         ends = np.cumsum([e.documents for e in self.extents])
         counts = np.diff(np.searchsorted(numbers, ends), prepend=0)
         return self._replace(extents=[Extent(e.split, int(n)) for e, n in zip(self.extents, counts, strict=True) if n])
-
-    def rows(self, row_N: np.ndarray) -> Iterator[tuple[Split, np.ndarray]]:
-        """Every split with the rows of its documents."""
-        start = 0
-        for split, documents in self.extents:
-            yield split, row_N[start : start + documents]
-            start += documents
 
     def files(self, row_N: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         """Every file with the rows of its documents; splits that follow each other in a file are one."""
@@ -133,7 +124,9 @@ def read_origin(schema: pa.Schema) -> Origin | None:
         return None
     value = json.loads(stored)
     extents = [Extent(Split(path, start, stop, first, 0), n) for path, start, stop, first, n in value["splits"]]
-    return Origin(value["reader"], value["text_column"], extents)
+    if value["reader"] != "parquet":
+        raise CorruptError("its texts lie in JSON Lines files, which this version copies")
+    return Origin(value["text_column"], extents)
 
 
 # --------------------------------------------------------------------------------------------------------- where it lies
@@ -236,9 +229,8 @@ def _host_read(origin: Origin, row_N: np.ndarray, bytes_N: np.ndarray) -> TextCo
     np.cumsum(bytes_N, out=offsets[1:])
     chars = np.empty(int(offsets[-1]), np.uint8)
     done = 0
-    pieces = _parquet_texts(origin, row_N) if origin.reader == "parquet" else _jsonl_texts(origin, row_N)
     try:
-        for piece in pieces:
+        for piece in _parquet_texts(origin, row_N):
             stop = done + len(piece)
             differs = np.flatnonzero(np.diff(piece.offsets) != bytes_N[done:stop])
             if len(differs):
@@ -295,34 +287,6 @@ def _strings(array: pa.Array, taken: np.ndarray) -> TextColumn:
     return TextColumn.from_arrow(array if pa.types.is_string(array.type) else array.cast(pa.large_string()))
 
 
-def _jsonl_texts(origin: Origin, row_N: np.ndarray) -> Iterator[TextColumn]:
-    from gpu_curate.sources.jsonl import JsonlReader, JsonlSource
-    from gpu_curate.text.normalize import normalizer
-
-    utf8 = normalizer(None)
-    reader = JsonlReader(
-        JsonlSource(name="origin", type="jsonl", text_column=origin.text_column, max_line_bytes=1 << 62)
-    )
-    for split, rows in origin.rows(row_N):
-        with open(split.path, "rb"):  # the reader would reject its rows
-            pass
-        wanted = iter(rows.tolist())
-        row = next(wanted)
-        texts = []
-        for item in reader.read(split):
-            if isinstance(item, Record) and item.row == row:
-                texts.append(utf8(item.text))
-                row = next(wanted, None)
-                if row is None or len(texts) == _BATCH_ROWS:
-                    yield TextColumn.from_texts(texts)
-                    texts = []
-                if row is None:
-                    break
-        if row is not None:
-            yield TextColumn.from_texts(texts)
-            raise InputError(f"row {row} holds no text")
-
-
 def _differences(text: TextColumn, hash_N2: np.ndarray) -> np.ndarray:
     """Numbers of the texts whose content hash is not this, found where `text` lives."""
     from gpu_curate.device import runtime as gpu_runtime
@@ -365,7 +329,6 @@ def device_text(path: str | PathLike[str]) -> tuple[TextColumn, str | None]:
         FatalError: as `host_text`.
         DeviceError: no device.
         The device's out-of-memory error.
-    Host memory: by reference the lines of a JSON Lines source once or twice.
     """
     from gpu_curate.device import cudf_columns
     from gpu_curate.device import runtime as gpu_runtime
@@ -395,8 +358,7 @@ def _cudf_read(
     if "." in origin.text_column:
         return None, f"cuDF is not asked for nested columns ({origin.text_column})"
     try:
-        read = _cudf_parquet if origin.reader == "parquet" else _cudf_jsonl
-        series = read(origin, row_N) if stored is None else _cudf_merged(read, origin, row_N, stored)
+        series = _cudf_parquet(origin, row_N) if stored is None else _cudf_merged(origin, row_N, stored)
         text = cudf_columns.text_column(series, gpu_runtime.cuda())
     except _CUDF_ERRORS as e:
         return None, f"cuDF: {type(e).__name__}: {one_line(e)}"
@@ -409,7 +371,7 @@ def _cudf_read(
     return None, f"cuDF reads {len(differs)} of {len(row_N)} texts otherwise, first {path}, row {row}"
 
 
-def _cudf_merged(read: Callable[[Origin, np.ndarray], Any], origin: Origin, row_N: np.ndarray, stored: Any) -> Any:
+def _cudf_merged(origin: Origin, row_N: np.ndarray, stored: Any) -> Any:
     """The texts of the source and those stored, as a cudf.Series."""
     import cudf
 
@@ -417,7 +379,7 @@ def _cudf_merged(read: Callable[[Origin, np.ndarray], Any], origin: Origin, row_
     there = np.flatnonzero(stored.is_null().to_numpy(zero_copy_only=False))
     if not len(there):
         return own
-    return cudf.concat([read(origin.of(there), row_N[there]), own]).take(_order(stored).to_numpy())
+    return cudf.concat([_cudf_parquet(origin.of(there), row_N[there]), own]).take(_order(stored).to_numpy())
 
 
 def _cudf_parquet(origin: Origin, row_N: np.ndarray) -> Any:
@@ -445,45 +407,3 @@ def _cudf_parquet(origin: Origin, row_N: np.ndarray) -> Any:
     if len(series) != total:
         raise InputError(f"{len(series)} rows where there are {total}")
     return series if total == len(row_N) else series.take(np.concatenate(positions))
-
-
-def _cudf_jsonl(origin: Origin, row_N: np.ndarray) -> Any:
-    """The texts of the lines that hold a document, as a cudf.Series.
-
-    cuDF gets those lines and no other, so that neither blank lines, which are no rows to it, nor rejected ones move a row.
-    """
-    import cudf
-
-    lines = b"".join(_document_lines(split, rows) for split, rows in origin.rows(row_N))
-    frame = cudf.read_json(
-        io.BytesIO(lines),
-        engine="cudf",
-        lines=True,
-        compression=None,
-        dtype={origin.text_column: "str"},
-        prune_columns=True,
-        on_bad_lines="recover",
-    )
-    return frame[origin.text_column]
-
-
-def _document_lines(split: Split, row_N: np.ndarray) -> bytes:
-    """The lines of these rows, each with its LF. Raises: InputError: the file is shorter."""
-    from gpu_curate.sources.jsonl import BOM
-
-    with open(split.path, "rb") as f:
-        f.seek(split.start)
-        data = f.read(split.stop - split.start if split.stop >= 0 else -1)
-    if not data.endswith(b"\n"):
-        data += b"\n"
-    ends_L = np.flatnonzero(np.frombuffer(data, np.uint8) == 10) + 1
-    starts_L = np.concatenate([[0], ends_L[:-1]])
-    if split.start == 0 and data.startswith(BOM):
-        starts_L[0] = len(BOM)
-    line_N = row_N - split.first_row
-    if line_N[-1] >= len(ends_L):
-        raise InputError(f"{split.path} has {len(ends_L)} lines from byte {split.start} on")
-    cuts = np.flatnonzero(np.diff(line_N) != 1) + 1  # runs of neighbouring lines are one piece
-    view = memoryview(data)
-    runs = zip(starts_L[line_N[[0, *cuts]]].tolist(), ends_L[line_N[[*(cuts - 1), -1]]].tolist(), strict=True)
-    return b"".join([view[start:stop] for start, stop in runs])

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """What a copy of the text costs, on the CPU: usage: by_reference.py CORPUS.parquet TOKENIZER.json [--record]
 
-The same run (`normalize: null`, all rules, dedup, tokens; two workers) with and without `run.by_reference`, over the Parquet
-file and over the same documents as JSON Lines: CPU seconds by step, wall seconds, bytes of documents/. The shards of all
-are compared.
+The same run (`normalize: null`, all rules, dedup, tokens; two workers) with and without `run.by_reference`: CPU seconds by
+step, wall seconds, bytes of texts/. The shards of all are compared.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import yaml
 from common import record
 
@@ -64,11 +62,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
-        lines = place / "corpus.jsonl"
-        with lines.open("w") as f:
-            for text in pq.read_table(options.corpus, columns=["text"])["text"].to_pylist():
-                f.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
-        files = {"parquet": options.corpus.absolute(), "jsonl": lines}
+        files = {"parquet": options.corpus.absolute()}
         cases = {(kind, how): [kind] if how == "reference" else [] for kind in files for how in ("copy", "reference")}
         made: dict[tuple[str, str], list[dict]] = {case: [] for case in cases}
         for i in range(ROUNDS + 1):

@@ -6,7 +6,6 @@ import builtins
 import ctypes
 import inspect
 import io
-import json
 
 import cudf
 import cupy
@@ -26,7 +25,7 @@ from gpu_curate.document import TextColumn, is_cupy
 from gpu_curate.errors import DeviceError, InputError
 from gpu_curate.ops.words import cpu, gpu
 from gpu_curate.sources import Split
-from gpu_curate.stages.partition_text import _CUDF_ERRORS, Extent, Origin, _cudf_jsonl, _cudf_parquet
+from gpu_curate.stages.partition_text import _CUDF_ERRORS, Extent, Origin, _cudf_parquet
 
 TEXTS = [b"skipped", b"The quick brown fox", b"", "naïve 你好 café".encode(), b"a b c"]
 
@@ -177,25 +176,6 @@ def asked(monkeypatch, module, name):
     monkeypatch.setattr(module, name, stop)
 
 
-def origin(reader, path, *splits):
-    return Origin(reader, "text", [Extent(Split(str(path), *s), n) for s, n in splits])
-
-
-def test_json_lines_reach_libcudf_as_one_column_of_strings(tmp_path, monkeypatch):
-    """Only the lines of the documents, one column, recovery from bad lines; up to the call that needs a driver."""
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" + b"\n".join(json.dumps({"text": f"t{i}", "n": i}).encode() for i in range(4)))
-    asked(monkeypatch, pylibcudf.io.json, "_setup_json_reader_options")
-    with pytest.raises(Asked) as e:
-        _cudf_jsonl(origin("jsonl", path, ((0, -1, 0, 0), 3)), np.array([0, 2, 3]))
-    (_, dtypes, compression, lines), options = e.value.args
-    assert [(name, kind.id(), children) for name, kind, children in dtypes] == [("text", pylibcudf.TypeId.STRING, [])]
-    assert (compression, lines) == (pylibcudf.io.types.CompressionType.NONE, True)
-    assert options["prune_columns"] is True
-    assert options["recovery_mode"] == pylibcudf.io.types.JSONRecoveryMode.RECOVER_WITH_NULL
-    assert (options["byte_range_offset"], options["byte_range_size"]) == (0, 0)
-
-
 def test_row_groups_reach_libcudf_in_order(tmp_path, monkeypatch):
     """In a folder that looks like a Hive partition too: no column is made of its name."""
     folder = tmp_path / "text=hive"
@@ -206,7 +186,7 @@ def test_row_groups_reach_libcudf_in_order(tmp_path, monkeypatch):
     places = [Extent(Split(str(folder / f"{n}.parquet"), 0, 5, 0, 0), 2) for n in "ba"]
     asked(monkeypatch, cudf.io.parquet, "_read_parquet")
     with pytest.raises(Asked) as e:
-        _cudf_parquet(Origin("parquet", "text", places), np.array([1, 8, 4, 5]))
+        _cudf_parquet(Origin("text", places), np.array([1, 8, 4, 5]))
     args, options = e.value.args
     assert args[0] == [str(folder / "b.parquet"), str(folder / "a.parquet")]
     assert options["columns"] == ["text"]

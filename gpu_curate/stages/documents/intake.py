@@ -37,11 +37,7 @@ class Intake:
         """Why texts of sources of a type are copied; None: they are not."""
         if kind not in self.by_reference:
             return "it is not listed"
-        if kind == "parquet":  # text by text: those that change are stored
-            return None
-        if self.normalize is not None:
-            return "`normalize` changes texts (null: off)"
-        return None if self.leaves_texts else "`pii` replaces parts of texts"
+        return None if kind == "parquet" else "reading them again in every step costs more than a copy"
 
     @property
     def leaves_texts(self) -> bool:
