@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops.ngrams import NgramIndex, coverage, probe
+from gpu_curate.ops.ngrams.joint import JointIndex, probe_all
 from gpu_curate.ops.words.cpu import CHUNK
 
 PARAGRAPH = "the ferry leaves at nine from the north pier and returns at six in the evening every day of the week"
@@ -50,6 +51,47 @@ def assert_equal_to_reference(
     assert item_N.tolist() == [item for _, _, item in expected]
     assert hits_N.tolist() == [len(found) for found, _, _ in expected]
     assert (coverage_N.dtype, item_N.dtype, hits_N.dtype) == (np.float32, np.int64, np.int32)
+
+
+# Two words, so that long n-grams recur; a document is in several pieces of the item.
+LONG = st.lists(st.sampled_from(["a", "b"]), max_size=60).map(lambda w: " ".join(w).encode())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(LONG, max_size=4), st.lists(LONG, max_size=3), st.sampled_from([8, 9, 11, 13]), st.randoms())
+def test_anchors_miss_nothing(documents, items, n, rng):
+    whole = [w for item in items for w in item.split()]
+    cut = [b" ".join(whole[i : i + n + 3]) for i in range(0, len(whole), 5)]
+    documents = [*documents, b" x ".join(rng.sample(cut, len(cut)))]
+    assert_equal_to_reference(documents, items, n, False)
+
+
+def test_anchors_miss_nothing_at_any_distance_from_a_chunk_s_end():
+    item = " ".join(f"w{i}" for i in range(13)).encode()
+    index = NgramIndex.build(TextColumn.from_texts([item]), 13)
+    assert index.anchors is not None
+    assert (index.anchors.words, index.anchors.step) == (6, 8)
+    filler = b"x " * (CHUNK // 2)
+    documents = [
+        filler[: 2 * k] + item + tail
+        for k in range(CHUNK // 2 - 70, CHUNK // 2 + 1, 3)
+        for tail in (b"", b" y" * CHUNK)
+    ]
+    doc_M, _ = probe(TextColumn.from_texts(documents), index)
+    assert doc_M.tolist() == list(range(len(documents)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(MIXED, max_size=5),
+    st.lists(st.tuples(st.lists(MIXED, max_size=4), st.sampled_from([1, 2, 3, 5]), st.booleans()), max_size=4),
+)
+def test_sets_looked_for_together_are_found_as_each_alone(documents, sets):
+    text = TextColumn.from_texts([*documents, *(item for items, _, _ in sets for item in items)])
+    indexes = [NgramIndex.build(TextColumn.from_texts(items), n, whole, 1) for items, n, whole in sets]
+    for index, found in zip(indexes, probe_all(text, JointIndex.of(indexes)), strict=True):
+        for ours, alone in zip(found, probe(text, index), strict=True):
+            assert ours.tolist() == alone.tolist()
 
 
 @settings(max_examples=100, deadline=None)

@@ -33,6 +33,25 @@ MAX_NGRAM_WORDS = 256
 
 
 @dataclass(frozen=True)
+class Anchors:
+    """Runs of `words` words of every n-gram of an index. A run of `step` + `words` - 1 words, so every n-gram, holds one that
+    begins at a word whose number is a multiple of `step`: where none of those is an anchor, there is no n-gram.
+
+    Attributes:
+        words, step: numbers of words.
+        gram_A: uint64, sorted, distinct: hashes of the runs.
+        filter_bits, filter, directory: as in `NgramIndex`, of these.
+    """
+
+    words: int
+    step: int
+    gram_A: np.ndarray
+    filter_bits: int
+    filter: np.ndarray
+    directory: np.ndarray
+
+
+@dataclass(frozen=True)
 class NgramIndex:
     """Distinct n-grams of a set of items and whom they belong to. Host arrays; build one with `NgramIndex.build`.
 
@@ -48,6 +67,7 @@ class NgramIndex:
         filter: uint64; bit (hash >> (64 - filter_bits)) is set for every n-gram, about 1 in 16 are set.
         directory: int64 of 2^(filter_bits - 4) + 1; the n-grams whose hash >> (64 - filter_bits + 4) is p are
             gram_G[directory[p] : directory[p + 1]].
+        anchors: by which the CPU looks for them; None where they have too few words.
     """
 
     gram_G: np.ndarray
@@ -60,6 +80,7 @@ class NgramIndex:
     filter_bits: int
     filter: np.ndarray
     directory: np.ndarray
+    anchors: Anchors | None = None
 
     @classmethod
     def build(
@@ -81,6 +102,17 @@ class NgramIndex:
         from gpu_curate.ops.ngrams import cpu
 
         return cpu.build(items, n, whole_items, min_unspaced_words)
+
+    @classmethod
+    def lookup(
+        cls, gram_G: np.ndarray, width_K: np.ndarray, whole_K: np.ndarray, weight: int, anchors: Anchors | None
+    ) -> NgramIndex:
+        """An index of n-grams without their items, for `probe`. Args: gram_G: sorted, distinct."""
+        from gpu_curate.ops.ngrams import cpu
+
+        filters = cpu.filters(gram_G)
+        offsets, item_E = np.zeros(len(gram_G) + 1, np.int64), np.zeros(0, np.int64)
+        return cls(gram_G, offsets, item_E, np.zeros(0, np.int32), width_K, whole_K, weight, *filters, anchors)
 
     @property
     def num_items(self) -> int:
