@@ -80,6 +80,9 @@ def _funnel(facts: dict[str, Any]) -> Table:
     if documents["rejected"]:
         passed = sum(facts["passed_bytes"].values())
         table.add_row("  rejected", f"{documents['rejected']:,}", "", human_bytes(passed) if passed else "")
+    if "cuts" in facts:
+        cut = facts["cuts"]
+        table.add_row(f"  cut out of {cut['documents']:,}", "", f"{cut['tokens']:,}", human_bytes(cut["bytes"]))
     for reason in documents["dropped"]:
         row(f"  dropped: {reason}", reason, "dropped")
     row("kept", None, "kept")

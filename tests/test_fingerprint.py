@@ -102,6 +102,7 @@ def package(tmp_path, monkeypatch):
 
 # These import who made the boxes that they read. They follow those anyway: the fingerprints of inputs are part of theirs.
 BEHIND = {"duplicates", "decisions", "shards"}
+OF_SETS = {"contamination", "ngrams", "overlaps", "items"}
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,8 @@ BEHIND = {"duplicates", "decisions", "shards"}
     [
         ("ops/text_stats/cpu.py", {"scores", "decisions", "shards"}),
         ("ops/text_stats/character_classes.npz", {"scores", "decisions", "shards"}),
-        ("ops/ngrams/cpu.py", {"contamination"}),
-        ("ops/minhash/cpu.py", {"signatures", "candidates", "reference_signatures", "contamination", *BEHIND}),
+        ("ops/ngrams/cpu.py", OF_SETS),
+        ("ops/minhash/cpu.py", {"signatures", "candidates", "reference_signatures", *OF_SETS, *BEHIND}),
         ("ops/components/leaders.py", BEHIND),
         ("stages/shard_layout.py", {"shards"}),
         ("stages/token_copy.py", {"shards"}),

@@ -26,9 +26,10 @@ from gpu_curate.api import pipeline
 from gpu_curate.console import _funnel
 from gpu_curate.quality import FAMILIES
 from gpu_curate.report import charts, markup, samples
-from gpu_curate.report.accounts import PLANTED_FOUND, _notes, _warnings
+from gpu_curate.report.accounts import _warnings
 from gpu_curate.report.duplicates import catch, edited_similarity, similarity_caught, template_similarity
 from gpu_curate.report.funnel import folded
+from gpu_curate.report.overlaps import PLANTED_FOUND, overlap_notes
 from gpu_curate.report.page import page
 from gpu_curate.report.reasons import GROUPS, REASONS, group, ordered
 from gpu_curate.report.rules import card, looks_like_code
@@ -392,8 +393,8 @@ def test_a_set_without_hits_whose_planted_copy_is_found_is_no_warning(full):
     }
     manifest = read_json(context.box("shards").folder / "manifest.json")
     units = {"documents": facts["documents"]}
-    assert [n for n in _notes(units, contamination) if "quiz" in n]
-    assert not [n for n in _notes(units, contamination) if "odd" in n]
+    assert [n for n in overlap_notes(units, contamination) if "quiz" in n]
+    assert not [n for n in overlap_notes(units, contamination) if "odd" in n]
     found = _warnings(context, units, {}, manifest, {}, contamination)
     assert [w for w in found if w.startswith("reference ")] == [
         f"reference odd: 0 hits over {facts['documents']['read'] - facts['documents']['rejected']} documents; not found"

@@ -42,7 +42,10 @@ def run(tmp_path_factory) -> Path:
         source.pop("keep_columns", None)
         source.pop("group_column", None)
     item = {"path": str(folder / "bench.jsonl"), "text_fields": ["question"]}
-    sets = [{**item, "name": "bench", "action": "decontaminate"}, {**item, "name": "own", "action": "train_only"}]
+    sets = [
+        {**item, "name": "bench", "action": "decontaminate", "on_match": "cut"},
+        {**item, "name": "own", "action": "train_only"},
+    ]
     pipeline.execute(config.parse(data | {"references": sets}), folder / "r")
     return folder / "r"
 

@@ -62,6 +62,8 @@ def _print(facts: dict[str, Any], chars: int) -> None:
         )
         for run in match["shared"]:
             say(f"  shared: {one(run)}")
+    for cut in facts.get("cuts", []):
+        say(f"cut by {one(cut['rule'])}: bytes {cut['start']:,} to {cut['end']:,}: {one(cut['text'])}")
     _print_partner(facts["partner"])
     for place in facts["tokens_at"]:
         files = ", ".join(f"{one(file)} from token {first:,} on ({n:,})" for file, first, n in place["files"])

@@ -68,6 +68,10 @@ def _print(facts: dict[str, Any]) -> None:
     if rejected:
         left = read["documents"] - rejected
         steps.add_row("rejected", f"{rejected:,}", share(rejected, read["documents"]), f"{left:,}", "", "")
+    if "cut" in facts:
+        cut = facts["cut"]
+        tokens, text = f"{read['tokens'] - cut['tokens']:,}", human_bytes(read["bytes"] - cut["bytes"])
+        steps.add_row("cut", f"(out of {cut['documents']:,})", "", f"{read['documents'] - rejected:,}", tokens, text)
     for step in facts["steps"]:
         took, left = step["took"]["documents"], step["left"]
         numbers = (f"{left['documents']:,}", f"{left['tokens']:,}", human_bytes(left["bytes"]))

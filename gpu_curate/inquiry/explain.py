@@ -16,11 +16,14 @@ from gpu_curate.ops.minhash.plain import FoldTable
 from gpu_curate.privacy import cleaned
 from gpu_curate.quality import rules
 from gpu_curate.quality.columns import PREFIX
+from gpu_curate.report.cuts import cut_texts
 from gpu_curate.report.marks import marks
 from gpu_curate.report.reasons import meaning
 from gpu_curate.report.samples import Document, Library, shared_runs
+from gpu_curate.stages.cuts import cuts_of
 from gpu_curate.stages.duplicates import read_clusters
 from gpu_curate.stages.order import benchmarks_of
+from gpu_curate.stages.overlaps import box_of
 from gpu_curate.stages.reasons import NOT_DRAWN
 
 DIFF_WORDS = 2000  # of each text that a diff compares; its cost grows with their product
@@ -38,8 +41,10 @@ def explain(stored: Stored, wanted: str | int) -> dict[str, Any]:
         rules: per rule that is on {rule, score, value, bound, limit, passes}; language, where there is a model;
         partner: what it was dropped for, {doc_id, source, path, row, kind, jaccard (exact), text, diff: pieces
         [same | here | there, text]}; cluster: {component, cluster, size, survivor, kind}; contamination: per set {set,
-        coverage, max_coverage, hits, item, shared: runs of words as the document has them}; marks: spans of the text that its
+        coverage, max_coverage, on_match, hits, item, shared: runs of words as the document has them}; marks: spans of the text that its
         reason counts; tokens_at: per place {split, position, tokens, files: [file, first token, tokens]};
+        cuts: ranges that were taken out of it {start, end, rule, text}, of a run whose recipe cuts; bytes and tokens are then
+        those of what is left, and text, chars and rules those of the text as it was read;
         scanned: {documents, bytes, seconds} where it was looked for by URL or text.
     Raises:
         ConfigError: there is no such document, or more than one.
@@ -85,6 +90,12 @@ def explain(stored: Stored, wanted: str | int) -> dict[str, Any]:
         "text": document.text,
         "marks": marks(document.text, reason) if reason else [],
     }
+    if stored.has("cuts"):
+        ranges = cuts_of(stored.context, found.part).get(found.number, [])
+        texts = cut_texts(document.text, ranges)
+        facts["cuts"] = [{**c._asdict(), "text": t} for c, t in zip(ranges, texts, strict=True)]
+        for cut in facts["cuts"]:
+            del cut["number"]
     return facts | ({} if found.scanned is None else {"scanned": found.scanned})
 
 
@@ -188,12 +199,13 @@ def _cluster(stored: Stored, doc_id: int) -> dict[str, Any] | None:
 
 def _contamination(stored: Stored, found: Found) -> list[dict[str, Any]]:
     """Per set what the document holds of an item; sets of which it holds nothing are left out."""
-    if not stored.has("contamination"):
+    box = box_of(stored.context)
+    if not stored.has(box):
         return []
     told = []
     for reference, _ in benchmarks_of(stored.config):
         columns = [f"{key}_{reference.name}" for key in ("coverage", "hits", "item")]
-        row = stored.table("contamination", found.part, columns).slice(found.number, 1).to_pylist()[0]
+        row = stored.table(box, found.part, columns).slice(found.number, 1).to_pylist()[0]
         coverage, hits, item = (row[name] for name in columns)
         if hits:
             told.append(
@@ -201,6 +213,7 @@ def _contamination(stored: Stored, found: Found) -> list[dict[str, Any]]:
                     "set": reference.name,
                     "coverage": coverage,
                     "max_coverage": reference.max_coverage,
+                    "on_match": reference.on_match,
                     "hits": hits,
                     "item": -1 if item is None else item,
                     "ngram_words": reference.ngram_words,

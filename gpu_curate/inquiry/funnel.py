@@ -36,6 +36,7 @@ def funnel(
     Returns:
         run; set: the overrides that make it so; yaml: the same; notes;
         read, rejected, kept: {documents, tokens, bytes} (what was rejected by a reader has no tokens and bytes);
+        cut: {documents, tokens, bytes} that were cut out of documents, of a run whose recipe cuts; what follows is after cuts;
         steps: per rule that takes some, in order, {rule, why, took, left}, each of both {documents, tokens, bytes};
         rules: per rule that fails some, in order, {rule, fails, only}: all that fail it, those that fail nothing else;
         overlaps: pairs of rules {a, b, documents} that some documents fail both, most first.
@@ -46,6 +47,11 @@ def funnel(
     asked = question(stored.config, without, only, changes)
     masks = Masks(stored, asked.config)
     facts = counted(*histogram(masks), masks.bit, asked.config)
+    cut = stored.cut()
+    if cut is not None:
+        facts["cut"] = cut
+        for unit in ("tokens", "bytes"):
+            facts["read"][unit] += cut[unit]
     early = stored.rejected()
     facts["read"]["documents"] += early
     facts["rejected"]["documents"] += early

@@ -24,7 +24,7 @@ from gpu_curate.quality import rules
 from gpu_curate.quality.columns import PREFIX, compared
 from gpu_curate.quality.rule import Rule
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, settings_of
-from gpu_curate.stages.order import benchmarks_of
+from gpu_curate.stages.order import dropping_of
 from gpu_curate.stages.reasons import OTHER_BITS, in_order, rule_bits
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.rule_values import check_columns_hold_numbers, column_values
@@ -126,12 +126,14 @@ def _language(old: Config, new: Config) -> list[Change]:
 
 
 def _contaminated(old: Config, new: Config) -> list[Change]:
-    limits = {
-        f"coverage_{r.name}": np.float32(r.max_coverage) for r, _ in benchmarks_of(new)
-    }  # as the stage compares them
-    if limits == {f"coverage_{r.name}": np.float32(r.max_coverage) for r, _ in benchmarks_of(old)}:
+    limits, before = (  # as the stage compares them
+        {f"coverage_{r.name}": np.float32(r.max_coverage) for r, _ in dropping_of(config)} for config in (new, old)
+    )
+    if limits == before:
         return []
-    return [Change("contaminated", "contamination", tuple(limits), "max", _itself, tuple(limits.values()))]
+    if not limits:
+        return [Change("contaminated")]
+    return [Change("contaminated", "overlaps", tuple(limits), "max", _itself, tuple(limits.values()))]
 
 
 class Masks:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_curate.errors import ConfigError, install, one_line
 from gpu_curate.inquiry.stored import Stored
+from gpu_curate.stages.ngrams import NGRAMS
 from gpu_curate.stages.order import benchmarks_of
+from gpu_curate.stages.overlaps import box_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +26,8 @@ VIEWS = {
     "decisions": "doc_id, keep, reason, failing (a list of rules, in the order in which they are tried), partner, tokens, bytes",
     "clusters": "documents of components of two or more: doc_id, component, cluster, size, survivor, kind, jaccard",
     "contamination": "doc_id, set, coverage, hits, item: a row for every document and set of which it holds something",
+    "ngrams": "set, ngram (hash), documents, items, template, text: a row for every benchmark n-gram that a document holds",
+    "cuts": "doc_id, start, end, rule: a row for every range of bytes that a rule cut out of a document",
     "tokens": "documents.parquet of the shards: split, position, tokens, doc_id, source, path, row",
 }
 
@@ -71,8 +75,8 @@ def _definitions(stored: Stored) -> dict[str, str]:
         found["scores"] = _beside(decided, _parquet([stored.path("scores", p) for p in parts]))
     if stored.has("duplicates"):
         found["clusters"] = f"SELECT * FROM {_parquet([stored.box('duplicates').folder / 'clusters.parquet'])}"
-    if stored.has("contamination"):
-        beside = _beside(decided, _parquet([stored.path("contamination", p) for p in parts]))
+    if stored.has(box_of(stored.context)):
+        beside = _beside(decided, _parquet([stored.path(box_of(stored.context), p) for p in parts]))
         sets = [
             f'SELECT doc_id, {_text(r.name)} AS "set", {_name("coverage_" + r.name)} AS coverage, '
             f"{_name('hits_' + r.name)} AS hits, {_name('item_' + r.name)} AS item FROM ({beside}) "
@@ -80,6 +84,14 @@ def _definitions(stored: Stored) -> dict[str, str]:
             for r, _ in benchmarks_of(stored.config)
         ]
         found["contamination"] = " UNION ALL ".join(sets)
+    if stored.has("ngrams"):
+        found["ngrams"] = f"SELECT * FROM {_parquet([stored.box('ngrams').folder / NGRAMS])}"
+    if stored.has("cuts"):
+        cut, rows = (_parquet([stored.path(box, p) for p in parts], rows=True) for box in ("cuts", "decisions"))
+        found["cuts"] = (
+            f'SELECT d.doc_id, c.start, c."end", c.rule FROM {cut} c JOIN {rows} d '
+            "ON parse_filename(c.filename) = parse_filename(d.filename) AND c.number = d.file_row_number"
+        )
     if stored.has("shards") and (path := stored.box("shards").folder / "documents.parquet").exists():
         found["tokens"] = f"SELECT * FROM {_parquet([path])}"
     return found
@@ -90,9 +102,10 @@ def _beside(decided: str, other: str) -> str:
     return f"SELECT * FROM (SELECT doc_id FROM {decided}) POSITIONAL JOIN {other}"
 
 
-def _parquet(paths: list[Path]) -> str:
-    """A source of rows, file after file."""
-    return f"read_parquet([{', '.join(_text(str(path)) for path in paths)}], hive_partitioning = false)"
+def _parquet(paths: list[Path], rows: bool = False) -> str:
+    """A source of rows, file after file. `rows`: with their file and number in it."""
+    more = ", filename = true, file_row_number = true" if rows else ""
+    return f"read_parquet([{', '.join(_text(str(path)) for path in paths)}], hive_partitioning = false{more})"
 
 
 def _text(value: str) -> str:

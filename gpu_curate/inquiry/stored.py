@@ -23,6 +23,7 @@ from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError
 from gpu_curate.runs.finished import open_run
 from gpu_curate.stages import Context
+from gpu_curate.stages.cut_tokens import CutTokenCounts
 from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.partition_text import host_text, read_origin, text_file
 from gpu_curate.stages.rule_values import bits_of_run
@@ -197,6 +198,14 @@ class Stored:
     def rejected(self) -> int:
         """Records that could not be read into documents/."""
         return sum(sum(r.counts.rejected.values()) for r in self.box("documents").receipts(DocumentCounts))
+
+    def cut(self) -> dict[str, int] | None:
+        """Documents with a cut, and the tokens and bytes that they lost; None where the recipe cuts nothing."""
+        if not self.has("cut_tokens"):
+            return None
+        made = [r.counts for r in self.box("cut_tokens").receipts(CutTokenCounts)]
+        sums = (sum(c.cut_documents for c in made), sum(c.cut_tokens for c in made), sum(c.cut_bytes for c in made))
+        return dict(zip(UNITS, sums, strict=True))
 
     def not_drawn(self) -> dict[str, int]:
         """Documents, tokens and bytes that passed every rule and that the mixture of the shards left out."""

@@ -17,7 +17,7 @@ from gpu_curate.quality.columns import FAMILY as COLUMNS
 from gpu_curate.quality.columns import PREFIX
 from gpu_curate.quality.rule import Rule
 from gpu_curate.section import Stored
-from gpu_curate.stages.order import benchmarks_of
+from gpu_curate.stages.order import dropping_of
 from gpu_curate.stages.reasons import FORGOTTEN, OTHER_REASONS
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.store.run_directory import differences
@@ -131,7 +131,7 @@ def key_of(config: Config, name: str) -> str:
     if name == "language":
         return "language.min_score"
     if name == "contaminated":
-        sets = [r.name for r, _ in benchmarks_of(config)]
+        sets = [r.name for r, _ in dropping_of(config)]
         if len(sets) == 1:
             return f"{_set_key(config, sets[0])}.max_coverage"
         raise ConfigError(
@@ -173,7 +173,7 @@ def _off(config: Config, name: str) -> list[str]:
         "language": ["language.keep=null"],
         "exact_duplicate": ["dedup.exact=false"],
         "fuzzy_duplicate": ["dedup.fuzzy=null"],
-        "contaminated": [f"{_set_key(config, r.name)}.max_coverage=1.0" for r, _ in benchmarks_of(config)],
+        "contaminated": [f"{_set_key(config, r.name)}.max_coverage=1.0" for r, _ in dropping_of(config)],
         "too_few_tokens": ["min_tokens=0"],
     }[name]
 
@@ -234,6 +234,12 @@ def _set_key(config: Config, name: str) -> str:
     """How `--set` names an entry of `references`: by its name, or by its number where the name has a dot."""
     number = next(i for i, r in enumerate(config.references) if r.name == name)
     return f"references.{number if '.' in name else name}"
+
+
+def _cuts(config: Config, entry: str) -> bool:
+    """True if an entry of `references`, by its name or number, is cut out of documents."""
+    found = next((r for r in config.references if r.name == entry), None)
+    return (found or config.references[int(entry)]).on_match == "cut"
 
 
 def _family(config: Config, name: str) -> dict[str, Rule]:
@@ -301,6 +307,13 @@ def _check(old: Config, new: Config) -> None:
         if key == "dedup.fuzzy" and value is None:
             continue
         if top == "references" and rest.endswith(".max_coverage"):
+            if _cuts(old, rest.removesuffix(".max_coverage")):
+                raise ConfigError(
+                    f"{key}: this set is cut out of documents (on_match: cut), and another limit leaves other texts",
+                    "run the recipe with it: what is read, scored and searched stays",
+                )
+            continue
+        if top == "references" and rest.endswith(".on_match") and value != "cut" and not _cuts(old, rest[:-9]):
             continue
         raise ConfigError(
             f"{key}: what is stored does not tell what that would change",

@@ -1,4 +1,4 @@
-"""The accounts of a run: documents, tokens and bytes in = kept + dropped by reason + rejected, or the run stops."""
+"""The accounts of a run: documents, tokens and bytes in = kept + dropped by reason + cut + rejected, or the run stops."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from gpu_curate import __version__
 from gpu_curate.config.own import codes
 from gpu_curate.errors import FatalError
 from gpu_curate.own_code import facts as code_facts
+from gpu_curate.report.cuts import cut_facts
 from gpu_curate.report.intake import failures, intake, problems
 from gpu_curate.report.intake import warnings as intake_warnings
+from gpu_curate.report.overlaps import overlap_facts, overlap_notes, overlap_warnings
 from gpu_curate.report.reasons import ordered
 from gpu_curate.report.scores import spreads
 from gpu_curate.report.suits import rule_warnings
 from gpu_curate.report.sums import Decided, Read
 from gpu_curate.sources.listing import passed_over_sentence
 from gpu_curate.stages import Context
-from gpu_curate.stages.contamination import ContaminationCounts, self_test, tested
 from gpu_curate.stages.decisions import DecisionCounts
 from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.documents.schema import PASSED_OVER
 from gpu_curate.stages.duplicates import DuplicateCounts
-from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.reasons import OTHER_BITS
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.rule_values import rules_of_run
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from gpu_curate.config import Config
     from gpu_curate.runs.pipeline import Outcome
 
-PLANTED_FOUND = "a planted copy of an item is found"
 LIBRARIES = ("numpy", "numba", "pyarrow", "tokenizers", "gigatoken", "xxhash")
 
 
@@ -46,7 +45,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
     """report.json of a finished run.
 
     Raises:
-        FatalError: documents or tokens in differ from kept + dropped (+ rejected), or a split from its documents.
+        FatalError: documents or tokens in differ from kept + dropped (+ cut, + rejected), or a split from its documents.
     """
     context = outcome.context
     documents = [receipt.counts for receipt in context.receipts("documents", DocumentCounts)]
@@ -55,15 +54,18 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
     read, decided = Read.of(documents), Decided.of(decisions, documents)
     by_source, by_reason = decided.by_source, decided.by_reason
     _add_not_drawn(context, manifest, by_reason)
-    config = context.config
+    config, cut = context.config, cut_facts(context)
     units = {
         "documents": _unit(by_reason["documents"], sum(read.rejected.values()), config),
         "tokens": _unit(by_reason["tokens"], 0, config),
         "bytes": _unit(by_reason["bytes_of_text"], 0, config),
     }
+    if cut is not None:  # what reasons count is after cuts
+        for unit in ("tokens", "bytes"):
+            units[unit] |= {"read": units[unit]["read"] + cut[unit], "cut": cut[unit]}
     _check(documents, units, manifest, context)
     _check_sides(context)
-    duplicates, contamination = _duplicates(context), _contamination(context)
+    duplicates, contamination = _duplicates(context), overlap_facts(context)
     sources = {
         s.name: _unit(by_source.get(s.name, Counter()), read.rejected.get(s.name, 0), config) for s in config.sources
     }
@@ -99,6 +101,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "mixture": manifest["mixture"],
         "duplicates": duplicates,
         "contamination": contamination,
+        **({} if cut is None else {"cuts": cut}),
         "pii": {"counts": dict(read.pii), "samples": dict(read.samples)},
         "markup": _markup(context),
         "special_texts": sum(r.counts.special_texts for r in context.receipts("tokens", TokenCounts)),
@@ -110,7 +113,7 @@ def accounts(outcome: Outcome) -> dict[str, Any]:
         "passed_over": _passed_over(context),
         "incomplete": sorted({f for of in documents for f in of.incomplete}),
         "warnings": list(dict.fromkeys(warnings)),
-        "notes": _notes(units, contamination),
+        "notes": overlap_notes(units, contamination),
         "versions": {"gpu_curate": __version__, **versions(LIBRARIES)},
         "code": code_facts(codes(config)),
         "fingerprints": outcome.fingerprint_of,
@@ -269,10 +272,7 @@ def _warnings(
             f"validation holds {split['tokens_held']:,} tokens, not the {split['tokens_asked']:,} asked for: "
             f"shards.validation.max_fraction is {config.shards.validation.max_fraction}"
         )
-    for name, counts in contamination.items():
-        if counts["matches"] == 0 and counts["self_test"] != PLANTED_FOUND:
-            found.append(f"reference {name}: 0 hits over {total:,} documents; {counts['self_test']}")
-    found += _too_short(config, contamination)
+    found += overlap_warnings(config, contamination, total)
     found += _read_by_cpu(context)
     lost = duplicates.get("lost_clusters", 0)
     if lost:
@@ -280,33 +280,6 @@ def _warnings(
             f"{lost} cluster{'s' if lost > 1 else ''} of duplicates went whole: the survivor failed another rule"
         )
     return found
-
-
-def _too_short(config: Config, contamination: dict[str, Any]) -> list[str]:
-    """A warning for every set of which a tenth or more is too short to be found, but something can be."""
-    found = []
-    for reference in config.references:
-        counts = contamination.get(reference.name)
-        if counts and counts["items"] > counts["items_too_short"] >= counts["items"] / 10 > 0:
-            what = f"have fewer than {reference.ngram_words} words and are not looked for"
-            remedy = "whole_items: true looks for them as wholes"
-            if reference.whole_items:
-                what = f"are in a script without spaces and have fewer than {reference.min_unspaced_words} words"
-                remedy = "min_unspaced_words"
-            found.append(
-                f"reference {reference.name}: {counts['items_too_short']:,} of {counts['items']:,} items {what} ({remedy})"
-            )
-    return found
-
-
-def _notes(units: dict[str, Any], contamination: dict[str, Any]) -> list[str]:
-    """What is worth a line and nothing to worry about."""
-    total = units["documents"]["read"] - units["documents"]["rejected"]
-    return [
-        f"reference {name}: 0 hits over {total:,} documents; {PLANTED_FOUND}"
-        for name, counts in contamination.items()
-        if counts["matches"] == 0 and counts["self_test"] == PLANTED_FOUND
-    ]
 
 
 def _read_by_cpu(context: Context) -> list[str]:
@@ -414,24 +387,6 @@ def _duplicates(context: Context) -> dict[str, Any]:
         "lost_clusters": _lost_clusters(context),
     }
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _contamination(context: Context) -> dict[str, Any]:
-    receipts = context.receipts("contamination", ContaminationCounts)
-    if not receipts:
-        return {}
-    sets = benchmarks_of(context.config)
-    results = tested(context, sets) or self_test(context, sets)
-    return {
-        r.name: {
-            "matches": sum(x.counts.matches[r.name] for x in receipts),
-            "max_coverage": r.max_coverage,
-            "items": results[r.name].items,
-            "items_too_short": results[r.name].too_short,
-            "self_test": results[r.name].wrong or PLANTED_FOUND,
-        }
-        for r, _ in sets
-    }
 
 
 def _unknown_tokens(context: Context) -> dict[str, Any]:

@@ -44,8 +44,47 @@ def contamination(facts: dict[str, Any], context: Context, library: Library) -> 
         for name in list(sets)[:_MAX_SETS]
         if sets[name]["matches"]
     ]
+    blocks = [
+        _items(sets),
+        *blocks,
+        *(_commonest(name, s) for name, s in list(sets.items())[:_MAX_SETS] if s["commonest"]),
+    ]
     columns = ("reference set", "n", "documents that match", "of all", "max_coverage", "items too short", "self-test")
     return section("contamination", "Contamination", lead, table(columns, rows, text=(6,)), blocks)
+
+
+def _items(sets: dict[str, Any]) -> Html:
+    """Items that documents hold, before and after."""
+    rows = []
+    for name, s in sets.items():
+        found = s["items_found"]
+        if found:
+            n = found["items"]
+            rows.append(
+                [
+                    name,
+                    n,
+                    *(
+                        f"{count(found[f'{what}_before'])} → {count(found[f'{what}_after'])} "
+                        f"({share(found[f'{what}_before'], n)} → {share(found[f'{what}_after'], n)})"
+                        for what in ("over", "touched")
+                    ),
+                    s["on_match"],
+                ]
+            )
+    columns = ("reference set", "items", "above max_coverage: read → kept", "any n-gram: read → kept", "on_match")
+    text = "Items of which some document that was read, and some that is kept, holds more than max_coverage, or an n-gram at all."
+    return tag("div", tag("h3", "Items"), tag("p", text), table(columns, rows, text=(2, 3, 4)))
+
+
+def _commonest(name: str, facts: dict[str, Any]) -> Html:
+    """The n-grams of a set that most documents hold."""
+    rows = [[c["text"], c["documents"], c["items"], "template" if c["template"] else ""] for c in facts["commonest"]]
+    lead = f"{count(facts['ngrams'])} n-grams of {name} stand in documents, {count(facts['templates'])} of them are templates"
+    return details(
+        [tag("span", name, class_="name"), " ", tag("small", lead)],
+        table(("n-gram", "documents", "items", ""), rows, text=(3,)),
+    )
 
 
 def _worst(name: str, context: Context, library: Library, n: int) -> Html:

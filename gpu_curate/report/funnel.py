@@ -40,6 +40,10 @@ def funnel(facts: dict[str, Any], config: Config) -> Html:
                 facts,
             )
         )
+    cut = facts.get("cuts")
+    if cut is not None:
+        what = f"taken out of {plural(cut['documents'], 'document')}, which stay"
+        rows.append(_row("cut", what, left, read, "cut", 0, cut["tokens"], cut["bytes"], facts))
     for name, reasons in folded(documents["dropped"]).items():
         n, n_tokens, n_bytes = (sum(unit["dropped"].get(r, 0) for r in reasons) for unit in (documents, tokens, nbytes))
         left -= n

@@ -1,7 +1,7 @@
 """index.html: one page that loads nothing. Sections are in modules of their own; this one puts them together.
 
 funnel   funnel, sources        rules   rules and samples        scores   of the user's own        duplicates   S-curve, similarities, clusters
-text     languages, PII         steps   throughput               shards       output        contamination
+text     languages, PII         steps   throughput               shards       output        contamination        cuts
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from gpu_curate.config import Config
 from gpu_curate.privacy import cleaned
 from gpu_curate.report.contamination import contamination
+from gpu_curate.report.cuts import cuts
 from gpu_curate.report.duplicates import duplicates
 from gpu_curate.report.funnel import funnel, sources
 from gpu_curate.report.markup import (
@@ -68,6 +69,7 @@ def page(facts: dict[str, Any], context: Context) -> str:
         ("Scores", scores(facts, context)),
         ("Duplicates", duplicates(facts, context, library)),
         ("Contamination", contamination(facts, context, library)),
+        ("Cuts", cuts(facts, context, library)),
         ("Text", text(facts, config)),
         ("Throughput", steps(facts)),
         ("Shards", shards(facts, context) if (context.box("shards").folder / "manifest.json").exists() else None),

@@ -29,6 +29,7 @@ from gpu_curate.stages import Context
 from gpu_curate.stages.contamination import ContaminationCounts
 from gpu_curate.stages.decisions import DecisionCounts
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, clusters_of
+from gpu_curate.stages.overlaps import box_of
 from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.rule_values import column_values
 from gpu_curate.store.artifact import Box
@@ -384,7 +385,7 @@ def worst_documents(context: Context, name: str, limit: int) -> tuple[list[dict[
     found: list[tuple[float, int, int, int]] = []
     for part in hit[:MAX_PARTITIONS]:
         columns = (f"coverage_{name}", f"item_{name}", f"hits_{name}")
-        coverage, item, hits = box.columns(part, *columns)
+        coverage, item, hits = context.box(box_of(context)).columns(part, *columns)
         rows = np.flatnonzero(hits > 0)
         rows = rows[np.lexsort((rows, -hits[rows], -coverage[rows]))][:limit]
         doc_id = context.box("documents").read_table(part, ["doc_id"])["doc_id"].to_numpy()

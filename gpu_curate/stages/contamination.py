@@ -18,17 +18,27 @@ from gpu_curate.stages.partition_text import text_hash
 from gpu_curate.stages.sections import Reference
 from gpu_curate.stages.text_counts import TextCounts
 from gpu_curate.store.artifact import RECEIPTS
-from gpu_curate.store.files import read_json, write_json
+from gpu_curate.store.files import read_json, write_json, write_table
 from gpu_curate.store.receipts import Counts, Receipt
 
 if TYPE_CHECKING:
     from gpu_curate.ops.ngrams import NgramIndex
+    from gpu_curate.ops.ngrams.joint import JointIndex
 
 _SELF_TEST = "self_test.json"  # beside the receipts of the box
 
 
+HITS = ".hits"  # suffix; Parquet
+HITS_SCHEMA = pa.schema(
+    [
+        ("set", pa.dictionary(pa.int16(), pa.string())),
+        ("number", pa.int64()),  # of the document in the partition
+        ("ngram", pa.uint64()),  # hash; each once a document
+    ]
+)
+_COLUMNS = ("hits", "coverage", "item")
 # fields of a reference that an index depends on, in the order of NgramIndex.build
-_RULE = ("ngram_words", "whole_items", "min_unspaced_words")
+RULE = ("ngram_words", "whole_items", "min_unspaced_words")
 
 
 class Benchmark(NamedTuple):
@@ -39,8 +49,9 @@ class Benchmark(NamedTuple):
 
 
 def benchmarks(references: Sequence[Reference]) -> list[Benchmark]:
-    """The sets whose action is `decontaminate`."""
-    return [Benchmark(r, f"{n:06d}") for n, r in enumerate(references) if r.action == "decontaminate"]
+    """The sets whose action is `decontaminate`, but for the run's own held-out documents (`stages.held_out`)."""
+    own = [(n, r) for n, r in enumerate(references) if r.action == "decontaminate" and r.from_ is None]
+    return [Benchmark(r, f"{n:06d}") for n, r in own]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +67,8 @@ class Contamination(Stage):
     """Probe every document against the n-grams of every `decontaminate` set; decide nothing.
 
     Reads: documents(text), references.  Writes, per set NAME: hits_NAME int32 (distinct n-grams found), coverage_NAME
-    float32 (highest share of one item's n-grams that the document holds), item_NAME int64 (doc_id of that item, -1).
+    float32 (highest share of one item's n-grams that the document holds), item_NAME int64 (doc_id of that item, -1), before
+    anybody knows what is a template (`stages.overlaps` does); and part.hits (Parquet): every n-gram of every document.
     Source: Brown et al. 2020, arXiv:2005.14165, appendix C (13-grams).
     Deviates: words, folding and the weights of words are those of ops.words; the share of one item decides, not the
     number of collisions.
@@ -75,23 +87,28 @@ class Contamination(Stage):
         return text_hash(receipt)
 
     def settings(self) -> Any:
-        return [b.reference.model_dump(include={"name", *_RULE}) for b in self.benchmarks]
+        return [b.reference.model_dump(include={"name", *RULE}) for b in self.benchmarks]
 
     def make(self, part: Part) -> Made:
         indexes = indexes_of(part.boxes, self.benchmarks)
+        joint = _joint([index for index, _ in indexes.values()])
 
         def match(text: TextColumn) -> dict[str, Any]:
-            found = {name: best_matches(text, index) for name, (index, _) in indexes.items()}
-            return {f"{key}_{name}": made[key] for name, made in found.items() for key in ("hits", "coverage", "item")}
+            from gpu_curate.ops.ngrams.joint import probe_all
+
+            hits = probe_all(text, joint)  # words are hashed once for all sets
+            found = {n: _matches(h, i, len(text)) for h, (n, (i, _)) in zip(hits, indexes.items(), strict=True)}
+            return {f"{key}_{name}": made[key] for name, made in found.items() for key in (*_COLUMNS, "ngram")}
 
         columns, how, more = part.compute(match)  # once for all sets: the text is read and uploaded once
+        write_table(part.path(HITS), _hits(indexes, columns))
         for name, (_, ids) in indexes.items():
             item = columns[f"item_{name}"]
             columns[f"item_{name}"] = np.where(item >= 0, ids[item], -1)
         found = {name: int((columns[f"hits_{name}"] > 0).sum()) for name in indexes}
         source = part.counts(str(self.follows), Counts)
         counts = ContaminationCounts(documents=source.documents, bytes=source.bytes, backend=how, matches=found, **more)
-        return Made(counts, pa.table(columns))
+        return Made(counts, pa.table(columns), (part.path(HITS),))
 
     def finish(self, boxes: Boxes) -> None:
         """Test the indexes, once a fingerprint: a run with nothing to do finds the result beside the receipts."""
@@ -100,14 +117,35 @@ class Contamination(Stage):
             write_json(boxes.box(self.name).folder / RECEIPTS / _SELF_TEST, results)
 
 
+def _hits(indexes: dict[str, tuple[NgramIndex, np.ndarray]], columns: dict[str, Any]) -> pa.Table:
+    """Every hit of a partition; takes the places of n-grams out of `columns`."""
+    found = [HITS_SCHEMA.empty_table()]
+    for name, (index, _) in indexes.items():
+        gram_M, hits_N = columns.pop(f"ngram_{name}"), columns[f"hits_{name}"]
+        if len(gram_M):
+            number_M = np.repeat(np.arange(len(hits_N)), hits_N)
+            label = pa.array([name] * len(gram_M), pa.string())
+            found.append(pa.table({"set": label, "number": number_M, "ngram": index.gram_G[gram_M]}).cast(HITS_SCHEMA))
+    return pa.concat_tables(found).unify_dictionaries()
+
+
 def best_matches(text: TextColumn, index: NgramIndex) -> dict[str, Any]:
-    """coverage float32, item int64 (number in the index, -1 none) and hits int32 of N documents, where `text` lives."""
-    from gpu_curate.ops.ngrams import coverage, probe
+    """coverage float32, item int64 (number in the index, -1 none) and hits int32 of N documents, and ngram int64: the places in
+    the index of what the first document holds, then the second, as many as `hits` says. Where `text` lives."""
+    from gpu_curate.ops.ngrams import probe
 
-    best, item, hits = coverage(probe(text, index), index, len(text))
-    return {"coverage": best, "item": item, "hits": hits}
+    return _matches(probe(text, index), index, len(text))
 
 
+def _matches(found: tuple[Any, Any], index: NgramIndex, documents: int) -> dict[str, Any]:
+    """Of hits as `probe` gives them."""
+    from gpu_curate.ops.ngrams import coverage
+
+    best, item, hits = coverage(found, index, documents)
+    return {"coverage": best, "item": item, "hits": hits, "ngram": found[1]}
+
+
+_joints: dict[tuple[int, ...], tuple[JointIndex, list[NgramIndex]]] = {}
 _indexes: dict[tuple[Any, ...], tuple[NgramIndex, np.ndarray]] = {}  # those of one run, by the content of their items
 
 
@@ -122,7 +160,7 @@ def indexes_of(boxes: Boxes, benchmarks: list[Benchmark]) -> dict[str, tuple[Ngr
     keys: dict[str, tuple[Any, ...]] = {}
     found = {}
     for reference, part in benchmarks:
-        keys[reference.name] = (part, box.content(part), *reference.model_dump(include=set(_RULE)).values())
+        keys[reference.name] = (part, box.content(part), *reference.model_dump(include=set(RULE)).values())
     for key in list(_indexes):
         if key not in keys.values():
             _indexes.pop(key, None)
@@ -134,6 +172,17 @@ def indexes_of(boxes: Boxes, benchmarks: list[Benchmark]) -> dict[str, tuple[Ngr
             _indexes[key] = built
         found[name] = built
     return found
+
+
+def _joint(indexes: list[NgramIndex]) -> JointIndex:
+    """Kept while these indexes are those of the run."""
+    from gpu_curate.ops.ngrams.joint import JointIndex
+
+    key = tuple(map(id, indexes))
+    if key not in _joints:
+        _joints.clear()
+        _joints[key] = JointIndex.of(indexes), indexes  # held, so that no other index gets one of their ids
+    return _joints[key][0]
 
 
 def index_of(boxes: Boxes, benchmarks: list[Benchmark], name: str) -> tuple[NgramIndex, np.ndarray]:

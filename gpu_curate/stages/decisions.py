@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,13 +19,13 @@ import pyarrow.compute as pc
 from gpu_curate.quality import Quality, evaluate, identity
 from gpu_curate.sources import Reject
 from gpu_curate.stages import Boxes, Made, Stage
+from gpu_curate.stages.cut_tokens import lengths_after_cuts
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, clusters_of
 from gpu_curate.stages.forgotten import list_identity, listed
 from gpu_curate.stages.part import Part
 from gpu_curate.stages.reasons import FORGOTTEN, OTHER_BITS, in_order, rule_bits
 from gpu_curate.stages.rejects import REJECTED, FirstReject, add_kinds, first_reject, kind_of, late_rejects
 from gpu_curate.stages.rule_values import check_columns_hold_numbers, reject_wordy, rule_values, with_rules
-from gpu_curate.stages.tokens import lengths, unknown_tokens
 from gpu_curate.store.receipts import Counts
 from gpu_curate.text.sections import Language
 
@@ -75,8 +77,9 @@ class DecisionCounts(Counts):
 class Decisions(Stage):
     """Apply every threshold to the stored scores. Moving one re-runs this box and the shards, nothing else.
 
-    Reads: documents(doc_id), signatures(bytes), scores, contamination, duplicates, tokens(lengths).
-    Writes: keep, reason, failing, partner, tokens, bytes.
+    Reads: documents(doc_id), signatures(bytes), scores, overlaps, duplicates, tokens(lengths), cut_tokens.
+    Writes: keep, reason, failing, partner, tokens, bytes, both after cuts. Scores, duplicates and contamination are those of
+    the text as it was read; `empty` and `too_few_tokens` are told of what cuts leave.
     Loosening a threshold never adds a drop: survivors are chosen among all documents, before any threshold. The price is
     that a cluster goes with its survivor if the survivor fails a rule; the report counts these.
     """
@@ -94,12 +97,14 @@ class Decisions(Stage):
         max_coverage: dict[str, float],
         duplicates: bool,
         forget: str | None = None,
+        cuts: bool = False,
     ):
         """
         Args:
             max_coverage: by reference set that documents are searched for.
             duplicates: any are looked for.
             forget: file of the texts that are not kept (`stages.forgotten`).
+            cuts: something may be cut out of documents; then what is left of them is counted.
         """
         self.forget = forget
         self.quality, self.language, self.min_tokens, self.max_coverage = quality, language, min_tokens, max_coverage
@@ -107,7 +112,9 @@ class Decisions(Stage):
         if duplicates:
             boxes.append("duplicates")
         if max_coverage:
-            boxes.append("contamination")
+            boxes.append("overlaps")
+        if cuts:
+            boxes.append("cut_tokens")
         self.inputs = tuple(boxes)
 
     def settings(self) -> Any:
@@ -125,7 +132,7 @@ class Decisions(Stage):
     def make(self, part: Part) -> Made:
         boxes, name = part.boxes, part.name
         (doc_id_N,), (nbytes_N,) = part.columns("documents", "doc_id"), part.columns("signatures", "bytes")
-        tokens_N = lengths(boxes, name)
+        tokens_N, nbytes_N, unknown_N, *_ = lengths_after_cuts(boxes, name, nbytes_N)
         values = rule_values(boxes, name, self.quality)
         failing_N = evaluate(values, self.quality).astype(np.uint64)
         partner_N = np.full(len(doc_id_N), -1, np.int64)
@@ -150,17 +157,18 @@ class Decisions(Stage):
         if "duplicates" in self.inputs and len(doc_id_N):
             _duplicates(boxes, doc_id_N, fail)
         for reference, limit in self.max_coverage.items():
-            coverage, item = part.columns("contamination", f"coverage_{reference}", f"item_{reference}")
+            coverage, item = part.columns("overlaps", f"coverage_{reference}", f"item_{reference}")
             fail(coverage > np.float32(limit), "contaminated", item)
         fail(tokens_N - 1 < self.min_tokens, "too_few_tokens")
         reject_wordy(values, self.quality, part.rejects)
-        rejects = part.rejects.reasons | late_rejects(boxes, "tokens", name) | late_rejects(boxes, "scores", name)
+        late = [late_rejects(boxes, box, name) for box in ("tokens", "cut_tokens", "scores") if box in self.inputs]
+        rejects = functools.reduce(operator.or_, late, part.rejects.reasons)
         rejected = np.fromiter(rejects, np.int64)  # what a library could not take is no document, whatever else it is
         failing_N[rejected], partner_N[rejected] = np.uint64(1 << OTHER_BITS[REJECTED]), -1
         reasons = in_order(bit)
         table = _table(reasons, doc_id_N, failing_N, partner_N, tokens_N, nbytes_N)
         table = with_rules(table, self.quality, self.forget)
-        return Made(_counts(part, table, reasons, rejects), table)
+        return Made(_counts(part, table, reasons, rejects, unknown_N), table)
 
 
 def _duplicates(boxes: Boxes, doc_id_N: np.ndarray, fail: Callable[[np.ndarray, str, np.ndarray], None]) -> None:
@@ -212,7 +220,9 @@ def _first_reject(part: Part, rejects: dict[int, str]) -> FirstReject:
     return first_reject(Reject(row["row"], None, rejects[number]), row["path"])
 
 
-def _counts(part: Part, table: pa.Table, bit: dict[str, int], rejects: dict[int, str]) -> DecisionCounts:
+def _counts(
+    part: Part, table: pa.Table, bit: dict[str, int], rejects: dict[int, str], unknown_N: np.ndarray | None
+) -> DecisionCounts:
     """What became of the partition: documents, tokens and bytes by reason; the same per source; every failing rule, and
     what it alone takes."""
     sources = part.read("documents", ["source"])["source"].cast(pa.string()).to_pylist()
@@ -225,7 +235,6 @@ def _counts(part: Part, table: pa.Table, bit: dict[str, int], rejects: dict[int,
         tokens[reason] += t
         nbytes[reason] += b
     unknown: Counter[str] = Counter()
-    unknown_N = unknown_tokens(part.boxes, part.name)
     if unknown_N is not None:
         for reason, n in zip(reasons, unknown_N.tolist(), strict=True):
             unknown[reason] += n

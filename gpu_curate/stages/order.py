@@ -13,7 +13,9 @@ from gpu_curate.stages import Stage
 if TYPE_CHECKING:
     from gpu_curate.config import Config
     from gpu_curate.stages.contamination import Benchmark
+    from gpu_curate.stages.cuts import CutRule
     from gpu_curate.stages.documents.intake import Intake
+    from gpu_curate.stages.sections import Reference
 
 BESIDE = ("texts", "rejects")  # folders that the documents stage writes to beside its own, named after it
 
@@ -56,7 +58,8 @@ def _documents(config: Config) -> Stage:
 def _references(config: Config) -> Stage | None:
     from gpu_curate.stages.reference_sets import References
 
-    return References(config.references, config.normalize) if config.references else None
+    given = [r for r in config.references if r.from_ is None]
+    return References(config.references, config.normalize) if given else None
 
 
 def _against_sets(config: Config) -> bool:
@@ -89,6 +92,20 @@ def _contamination(config: Config) -> Stage | None:
     return Contamination(found) if found else None
 
 
+def _ngrams(config: Config) -> Stage | None:
+    from gpu_curate.stages.ngrams import Ngrams
+
+    found = benchmarks_of(config)
+    return Ngrams(found) if found else None
+
+
+def _overlaps(config: Config) -> Stage | None:
+    from gpu_curate.stages.overlaps import Overlaps
+
+    found = benchmarks_of(config)
+    return Overlaps(found) if found else None
+
+
 def _tokenizer(config: Config) -> Stage | None:
     from gpu_curate.stages.tokenizer import TrainedTokenizer
 
@@ -118,12 +135,67 @@ def _duplicates(config: Config) -> Stage | None:
     return Duplicates(config.dedup, config.references) if _deduplicates(config) else None
 
 
+def cut_rules(config: Config) -> list[CutRule]:
+    """What cuts ranges out of documents."""
+    from gpu_curate.stages.contamination_cuts import ContaminationCuts
+
+    found: list[CutRule] = []
+    if any(b.reference.on_match == "cut" for b in benchmarks_of(config)):
+        found.append(ContaminationCuts(tuple(benchmarks_of(config))))
+    return found
+
+
+def _cuts(config: Config) -> Stage | None:
+    from gpu_curate.stages.cuts import Cuts
+
+    rules = cut_rules(config)
+    return Cuts(rules) if rules else None
+
+
+def _cut_tokens(config: Config) -> Stage | None:
+    from gpu_curate.stages.cut_tokens import CutTokens
+
+    return CutTokens() if cut_rules(config) else None
+
+
+def dropping_of(config: Config) -> list[Benchmark]:
+    """The reference sets that documents are dropped for."""
+    return [b for b in benchmarks_of(config) if b.reference.on_match == "drop"]
+
+
 def _decisions(config: Config) -> Stage:
     from gpu_curate.stages.decisions import Decisions
 
-    limits = {b.reference.name: b.reference.max_coverage for b in benchmarks_of(config)}
-    deduplicates = _deduplicates(config)
-    return Decisions(config.quality, config.language, config.min_tokens, limits, deduplicates, config.forget)
+    limits = {b.reference.name: b.reference.max_coverage for b in dropping_of(config)}
+    switches = _deduplicates(config), config.forget, bool(cut_rules(config))
+    return Decisions(config.quality, config.language, config.min_tokens, limits, *switches)
+
+
+def _items(config: Config) -> Stage | None:
+    from gpu_curate.stages.item_counts import Items
+
+    found = benchmarks_of(config)
+    return Items(found) if found else None
+
+
+def own_of(config: Config) -> Reference | None:
+    """The entry of `references` that is the run's own held-out documents."""
+    return next((r for r in config.references if r.from_ == "validation"), None)
+
+
+def _held_out(config: Config) -> Stage | None:
+    from gpu_curate.stages.held_out import HeldOut
+
+    train_only = any(r.action == "train_only" for r in config.references)
+    switches = train_only, keeps_neighbours(config), bool(cut_rules(config))
+    return HeldOut(config.shards, config.sources, switches) if own_of(config) is not None else None
+
+
+def _leaks(config: Config) -> Stage | None:
+    from gpu_curate.stages.held_out import Leaks
+
+    own = own_of(config)
+    return Leaks(own, bool(cut_rules(config))) if own is not None else None
 
 
 def _shards(config: Config) -> Stage:
@@ -132,8 +204,10 @@ def _shards(config: Config) -> Stage:
 
     train_only = any(r.action == "train_only" for r in config.references)
     tokenizer = config.tokenizer.path or "trained"
-    recipe = for_publication(config)
-    return Shards(config.shards, config.sources, train_only, keeps_neighbours(config), tokenizer, recipe)
+    recipe, neighbours = for_publication(config), keeps_neighbours(config)
+    own = own_of(config)
+    more = [*(["cut_tokens"] if cut_rules(config) else []), *(["leaks"] if own and own.on_match == "drop" else [])]
+    return Shards(config.shards, config.sources, train_only, neighbours, tokenizer, recipe, tuple(more))
 
 
 STAGES = (
@@ -143,11 +217,18 @@ STAGES = (
     OfRecipe("reference_signatures", _reference_signatures),
     OfRecipe("scores", _scores),
     OfRecipe("contamination", _contamination),
+    OfRecipe("ngrams", _ngrams),
+    OfRecipe("overlaps", _overlaps),
     OfRecipe("tokenizer", _tokenizer),
     OfRecipe("tokens", _tokens),
     OfRecipe("candidates", _candidates),
     OfRecipe("duplicates", _duplicates),
+    OfRecipe("cuts", _cuts),
+    OfRecipe("cut_tokens", _cut_tokens),
     OfRecipe("decisions", _decisions),
+    OfRecipe("items", _items),
+    OfRecipe("held_out", _held_out),
+    OfRecipe("leaks", _leaks),
     OfRecipe("shards", _shards),
 )
 

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from gpu_curate import lfs
 from gpu_curate.document import MAX_FILES, doc_id
@@ -25,28 +27,45 @@ from gpu_curate.sources import footers
 from gpu_curate.sources.compression import decompressed
 from gpu_curate.sources.files import find, open_raw, stem
 from gpu_curate.sources.jsonl import get_field, parse_object
-from gpu_curate.sources.listing import File, Listing, is_hidden
+from gpu_curate.sources.listing import File, Listing, PassedOver, is_hidden
 from gpu_curate.sources.parquet_pages import MAX_PAGE_BYTES, largest_page
 from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.documents.schema import PASSED_OVER, SCHEMA, TEXT
 from gpu_curate.stages.part import Part
 from gpu_curate.stages.sections import Reference
-from gpu_curate.store.files import write_json
+from gpu_curate.store.files import write_json, write_table
 from gpu_curate.store.receipts import Counts
 from gpu_curate.text.sections import Normalize
 
 _PARQUET = (".parquet", ".pq", ".parq")
 COLUMNS = pa.schema([*SCHEMA, *TEXT])
+FIELDS = ".fields"  # suffix; Parquet, of sets whose fields are weighed
+_FIELDS = pa.schema([("item", pa.int64()), ("field", pa.string())])
 MAX_FILE_BYTES = 1 << 30  # of a file that is held whole while its items are taken out
 SUFFIXES = (".jsonl", ".ndjson", ".json", *_PARQUET, ".txt", ".zip")
 
 
 def reference_listings(references: Sequence[Reference]) -> list[tuple[Reference, Listing]]:
     """The files of every reference set, and what is passed over. Raises: ConfigError."""
-    return [
-        (r, find(r.paths, SUFFIXES, {}, f"reference {r.name}: path", r.follow_links, r.hidden_files))
-        for r in references
-    ]
+    return [(r, _listing(r)) for r in references]
+
+
+def _listing(reference: Reference) -> Listing:
+    if reference.from_ is not None:
+        return Listing([], PassedOver())
+    if reference.dataset is None:
+        links = (reference.follow_links, reference.hidden_files)
+        return find(reference.paths, SUFFIXES, {}, f"reference {reference.name}: path", *links)
+    from gpu_curate.sources.huggingface import HuggingFaceReader
+    from gpu_curate.sources.sections import HuggingFaceSource
+
+    keys = {"name", "dataset", "config", "split", "revision", "follow_links", "hidden_files"}
+    source = HuggingFaceSource(type="huggingface", **reference.model_dump(include=keys))
+    try:
+        return HuggingFaceReader(source).files()
+    except ConfigError as e:
+        message = str(e.args[0]).replace(f"source {reference.name}:", f"reference {reference.name}:", 1)
+        raise type(e)(message, e.hint) from e
 
 
 def reference_files(references: Sequence[Reference]) -> list[tuple[Reference, list[File]]]:
@@ -81,6 +100,8 @@ class References(Stage):
 
     def settings(self) -> Any:
         sets = [r.model_dump(include={"name", "text_fields"}) for r in self.references]
+        for known, reference in zip(sets, self.references, strict=True):
+            known |= {} if reference.field_weights is None else {"fields": True}
         return sets, self.normalize and self.normalize.model_dump()
 
     def outside(self) -> Any:
@@ -89,7 +110,7 @@ class References(Stage):
     def plan(self, boxes: Boxes) -> Mapping[str, int]:
         passed = {r.name: listing.passed_over.facts() for r, listing in reference_listings(self.references)}
         write_json(boxes.box(self.name).folder / PASSED_OVER, {name: facts for name, facts in passed.items() if facts})
-        return {f"{i:06d}": i for i in range(len(self.references))}
+        return {f"{i:06d}": i for i, r in enumerate(self.references) if r.from_ is None}
 
     def make(self, part: Part) -> Made:
         from gpu_curate.text.normalize import normalizer
@@ -99,13 +120,18 @@ class References(Stage):
         reference, files = sets[part.task]
         first = MAX_FILES + sum(len(own) for _, own in sets[: part.task])
         rows: dict[str, list[Any]] = {name: [] for name in COLUMNS.names}
+        fields: dict[str, list[Any]] = {name: [] for name in _FIELDS.names}
         nbytes = 0
         marker = _marker(part.box.folder, part.name)
         for number, file in enumerate(files, first):
             marker.write_bytes(os.fsencode(file.path))
             for row, text in enumerate(items(file.path, reference.text_fields)):
+                if text.begins or not fields["item"]:
+                    item = doc_id(number, row)
+                fields["item"].append(item)
+                fields["field"].append(text.field)
                 try:
-                    utf8 = normalize(text)
+                    utf8 = normalize(str(text))
                 except BaseException as e:
                     raise ConfigError(f"reference file {file.path}: item {row}: normalize: {refusal(e)}") from e
                 values = (doc_id(number, row), reference.name, file.path, row, None, utf8)
@@ -120,7 +146,11 @@ class References(Stage):
                 "set text_fields to fields the files have",
             )
         counts = ReferenceCounts(documents=len(rows["doc_id"]), bytes=nbytes, set=reference.name)
-        return Made(counts, pa.table({f.name: pa.array(rows[f.name], f.type) for f in COLUMNS}))
+        table = pa.table({f.name: pa.array(rows[f.name], f.type) for f in COLUMNS})
+        if reference.field_weights is None:
+            return Made(counts, table)
+        write_table(part.path(FIELDS), pa.table({f.name: pa.array(fields[f.name], f.type) for f in _FIELDS}))
+        return Made(counts, table, (part.path(FIELDS),))
 
     def at_hand(self, boxes: Boxes, part: str) -> str:
         try:
@@ -134,7 +164,39 @@ def _marker(folder: Path, part: str) -> Path:
     return folder / f".reading-{part}"
 
 
-def items(path: str, fields: list[str]) -> Iterator[str]:
+class ItemText(str):
+    """A text of a reference file.
+
+    Attributes:
+        field: that it stands under; "" of a whole file.
+        begins: it is the first text of its object, so of an item of several fields.
+    """
+
+    field: str = ""
+    begins: bool = True
+
+    @classmethod
+    def of(cls, text: str, field: str, begins: bool) -> ItemText:
+        made = cls(text)
+        made.field, made.begins = field, begins
+        return made
+
+
+def fields_of(boxes: Boxes, part: str) -> pa.Table:
+    """item (doc_id of the first text of its object) and field of every text of a set with `field_weights`."""
+    return pq.read_table(boxes.box(References.name).verified(part, FIELDS), use_threads=False)
+
+
+def item_of_texts(boxes: Boxes, part: str, doc_id_E: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The item that each of some texts of a set belongs to."""
+    (doc_id_I,) = boxes.box(References.name).columns(part, "doc_id")
+    order = np.argsort(doc_id_I)
+    place = order[np.searchsorted(doc_id_I, doc_id_E, sorter=order)]
+    found: NDArray[np.int64] = fields_of(boxes, part)["item"].to_numpy()[place]
+    return found
+
+
+def items(path: str, fields: list[str]) -> Iterator[ItemText]:
     """The texts of a reference file, field by field, in file order.
 
     Raises:
@@ -175,7 +237,7 @@ class _Footer:
                 metadata.row_group(group).column(column)
 
 
-def _member(path: str, raw: IO[bytes], fields: list[str]) -> Iterator[str]:
+def _member(path: str, raw: IO[bytes], fields: list[str]) -> Iterator[ItemText]:
     """The texts of one file, or of one in an archive."""
     if stem(path).endswith(_PARQUET):
         yield from _parquet(raw, fields)
@@ -194,7 +256,7 @@ def _bounded(f: IO[bytes], path: str) -> bytes:
     return b"".join(pieces)
 
 
-def _parquet(raw: IO[bytes], fields: list[str]) -> Iterator[str]:
+def _parquet(raw: IO[bytes], fields: list[str]) -> Iterator[ItemText]:
     file = pq.ParquetFile(raw)
     names = file.schema_arrow.names
     columns = dict.fromkeys(f if f in names else f.partition(".")[0] for f in fields)
@@ -221,9 +283,9 @@ def _refuse_pages(raw: IO[bytes], metadata: pq.FileMetaData) -> None:
                 raise InputError(f"a page of {largest} bytes, unpacked; at most {MAX_PAGE_BYTES} are read")
 
 
-def _texts(path: str, name: str, data: bytes, fields: list[str]) -> Iterator[str]:
+def _texts(path: str, name: str, data: bytes, fields: list[str]) -> Iterator[ItemText]:
     if name.endswith(".txt"):
-        yield data.decode("utf-8", "replace")
+        yield ItemText(data.decode("utf-8", "replace"))
     elif name.endswith(".json"):
         try:
             value = json.loads(data)
@@ -235,7 +297,7 @@ def _texts(path: str, name: str, data: bytes, fields: list[str]) -> Iterator[str
         yield from _lines(path, data, fields)
 
 
-def _lines(path: str, data: bytes, fields: list[str]) -> Iterator[str]:
+def _lines(path: str, data: bytes, fields: list[str]) -> Iterator[ItemText]:
     for number, line in enumerate(io.BytesIO(data), 1):
         if line.strip():
             try:
@@ -245,7 +307,7 @@ def _lines(path: str, data: bytes, fields: list[str]) -> Iterator[str]:
             yield from _fields(value, fields)
 
 
-def _walk(value: Any, fields: list[str]) -> Iterator[str]:
+def _walk(value: Any, fields: list[str]) -> Iterator[ItemText]:
     """Every object in a JSON document that has one of the fields; a string under a bare key counts too."""
     if isinstance(value, list):
         for entry in value:
@@ -258,7 +320,8 @@ def _walk(value: Any, fields: list[str]) -> Iterator[str]:
                 yield from _walk(entry, fields)
 
 
-def _fields(item: dict[str, Any], fields: list[str]) -> Iterator[str]:
+def _fields(item: dict[str, Any], fields: list[str]) -> Iterator[ItemText]:
+    begins = True
     for field in fields:
         try:
             text = get_field(item, field.split("."))
@@ -268,4 +331,5 @@ def _fields(item: dict[str, Any], fields: list[str]) -> Iterator[str]:
             if isinstance(value, bytes):  # a Parquet column of UTF-8 bytes
                 value = value.decode("utf-8")
             if isinstance(value, str) and value:
-                yield value
+                yield ItemText.of(value, field, begins)
+                begins = False

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+import json
+from importlib import resources
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from gpu_curate.section import MAX_SEED, MAX_TOKENS, Section
 
@@ -74,9 +76,35 @@ class Reference(Section):
     """A reference set: benchmarks, a tokenizer's training sample, an older corpus."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", description="name in reports; unique in the config")
-    path: str | list[str] = Field(description="JSONL, JSON, Parquet, text or zip files of them; glob or list")
+    path: str | list[str] | None = Field(
+        None, description="JSONL, JSON, Parquet, text or zip files of them; glob or list. This, `dataset` or `from`"
+    )
+    benchmark: str | None = Field(
+        None,
+        description="a common benchmark by its short name: the keys of its entry in docs/decontamination.md, but for those given",
+    )
+    dataset: str | None = Field(None, description="a Hugging Face data set instead of `path`: hub name or local folder")
+    config: str | None = Field(None, description="of `dataset`: configuration (subset) name")
+    split: str = Field("test", description="of `dataset`: split name")
+    revision: str | None = Field(None, description="of `dataset`: commit, branch or tag")
+    from_: Literal["validation"] | None = Field(
+        None,
+        alias="from",
+        description="`validation` instead of `path`: the run's own held-out documents. One of which a training document holds too "
+        "much is not held out (on_match: drop), or counted (flag)",
+    )
     text_fields: list[str] = Field(["text"], description="fields whose texts are items; dots reach into objects")
+    field_weights: dict[str, Annotated[float, Field(gt=0.0, le=1000.0)]] | None = Field(
+        None,
+        description="decontaminate: the fields of an object are one item, whose coverage is the mean of theirs by these weights "
+        "(1 for those not named); null: each text is an item of its own",
+    )
     action: Literal["decontaminate", "train_only", "dedup_against"] = Field(description="what a match leads to")
+    on_match: Literal["drop", "cut", "flag"] = Field(
+        "drop",
+        description="decontaminate: what becomes of a document that holds too much of an item: `drop` it, `cut` the words "
+        "that it shares with the item out of it, or `flag` it: it is kept and counted",
+    )
     follow_links: bool = Field(False, description="follow links that leave the named folder")
     hidden_files: bool = Field(False, description="read files whose names begin with `.` or `_` too")
     ngram_words: int = Field(
@@ -88,11 +116,18 @@ class Reference(Section):
         "Tamil, Telugu, Kannada or Ethiopic script counts as 1.5, of Malayalam as 2",
     )
     max_coverage: float = Field(
-        0.0,
+        0.15,
         ge=0.0,
         le=1.0,
-        description="decontaminate: a document is dropped when it holds more than this share of one item's n-grams",
+        description="decontaminate: a document holds too much when it holds more than this share of one item's n-grams",
     )
+    template_documents: int | None = Field(
+        10,
+        ge=1,
+        description="decontaminate: an n-gram that more documents of the run than this hold, and at least template_items items, "
+        "is a template sentence and counts for no item (Brown et al. 2020, appendix C); null: none is",
+    )
+    template_items: int = Field(3, ge=1, description="decontaminate: items of the set that hold a template, at least")
     whole_items: bool = Field(False, description="decontaminate: items shorter than ngram_words match as a whole")
     min_unspaced_words: int = Field(
         3,
@@ -102,9 +137,64 @@ class Reference(Section):
         "Thai code points), since a name of two characters stands in half a corpus",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_benchmark(cls, data: Any) -> Any:
+        """What a short name stands for, below the keys that are given."""
+        if not isinstance(data, dict) or not isinstance(data.get("benchmark"), str):
+            return data
+        known = known_benchmarks()
+        name = data["benchmark"]
+        if name not in known:
+            raise ValueError(f"benchmark: {name!r} is not known; known are {', '.join(known)}")
+        entry = {"name": name, "action": "decontaminate", **known[name]}
+        if data.get("path") is not None:  # a copy of its own: files, no data set
+            entry = {k: v for k, v in entry.items() if k not in ("dataset", "config", "split")}
+        if "text_fields" in data:
+            entry.pop("field_weights", None)
+        return {**entry, **data}
+
+    @model_validator(mode="after")
+    def _of_one_place(self) -> Reference:
+        given = [k for k, v in (("path", self.path), ("dataset", self.dataset), ("from", self.from_)) if v is not None]
+        if len(given) != 1:
+            raise ValueError(f"give one of path, dataset and from, not {' and '.join(given) or 'none'}")
+        if self.dataset is None and (self.config, self.revision) != (None, None):
+            raise ValueError("config and revision are of `dataset`")
+        if self.from_ is not None and (self.action != "decontaminate" or self.on_match == "cut"):
+            raise ValueError("from: validation needs action: decontaminate, and on_match: drop or flag")
+        return self
+
+    @model_validator(mode="after")
+    def _weights_of_fields(self) -> Reference:
+        unknown = [name for name in self.field_weights or {} if name not in self.text_fields]
+        if unknown:
+            raise ValueError(f"field_weights: {unknown[0]} is not among text_fields ({', '.join(self.text_fields)})")
+        if self.field_weights is not None and self.action != "decontaminate":
+            raise ValueError(f"field_weights are of action: decontaminate, not of {self.action}")
+        return self
+
+    @model_validator(mode="after")
+    def _on_match_of_benchmarks(self) -> Reference:
+        if self.on_match != "drop" and self.action != "decontaminate":
+            raise ValueError(f"on_match: {self.on_match} is of action: decontaminate, not of {self.action}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = plain(self)
+        return {"from" if name == "from_" else name: value for name, value in written.items()}
+
     @property
     def paths(self) -> list[str]:
-        return [self.path] if isinstance(self.path, str) else list(self.path)
+        return [self.path] if isinstance(self.path, str) else list(self.path or [])
+
+
+def known_benchmarks() -> dict[str, dict[str, Any]]:
+    """Short name → the keys of a reference set that it stands for."""
+    text = resources.files(__package__).joinpath("benchmarks.json").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Any]] = json.loads(text)
+    return found
 
 
 class Validation(Section):

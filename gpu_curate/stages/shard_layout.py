@@ -16,15 +16,16 @@ from gpu_curate.errors import FatalError, NothingKeptError
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.sources.sections import SourceBase
 from gpu_curate.stages import Boxes
+from gpu_curate.stages.cut_tokens import lengths_after_cuts
 from gpu_curate.stages.decisions import DecisionCounts
 from gpu_curate.stages.documents.counts import DocumentCounts
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.sections import Shards as ShardOptions
 from gpu_curate.stages.sections import Validation
-from gpu_curate.stages.tokens import lengths
 
 SPLITS = {"train": "train", "validation": "val"}  # split → file name prefix
 ORDER = ".order"
+# part: number of the partition that holds the tokens, those of cut_tokens/ behind those of tokens/
 FIELDS = {"part": "<i4", "offset": "<i8", "tokens": "<i8", "position": "<i8", "doc_id": "<i8"}
 
 
@@ -49,8 +50,9 @@ class Layout:
         sources: Sequence[SourceBase],
         train_only: bool,
         neighbours: bool,
+        leaks: bool = False,
     ):
-        """Args: as for the stage. Raises: NothingKeptError."""
+        """Args: as for the stage; leaks: held-out documents that leak go to training. Raises: NothingKeptError."""
         self._boxes, self._options, self._sources = boxes, options, sources
         kept = self._kept(boxes.box("documents").parts())
         by_place = boxes.snapshot().plain  # then partitions, and so documents, lie in the order of the files
@@ -62,6 +64,10 @@ class Layout:
             raise NothingKeptError(f"no document was kept: {_why_nothing(boxes)}")
         kept["side"] = self._sides(kept) if neighbours else kept["key"]
         held, split = _split(options.validation, kept, total, self._train_only(train_only))
+        if leaks:
+            moved = np.isin(kept["doc_id"], leaking(boxes, kept["doc_id"][held]))
+            held &= ~moved
+            split |= {"tokens_held": int(kept["tokens"][held].sum()), "leaking_documents": int(moved.sum())}
         train = {name: values[~held] for name, values in kept.items()}
         train, mixture = _mix(options, sources, train)
         self.splits = {
@@ -85,16 +91,17 @@ class Layout:
         seed = np.uint64(self._options.shuffle_seed)
         for number, part in enumerate(parts):
             self._boxes.box("tokens").verified(part, ".bin")  # once here, not by every shard that reads a part of it
+            if self._boxes.has("cut_tokens"):
+                self._boxes.box("cut_tokens").verified(part, ".bin")
             table = self._boxes.box("decisions").read_table(part, ["doc_id", "keep"])
             keep = table["keep"].to_numpy()
             lo, nbytes = self._boxes.box("signatures").columns(part, "content_lo", "bytes")
-            length = lengths(self._boxes, part)
-            starts = np.cumsum(length - 1) - (length - 1)
+            length, nbytes, _, cut, starts = lengths_after_cuts(self._boxes, part, nbytes)
             sources = self._boxes.box("documents").read_table(part, ["source"])["source"].combine_chunks()
             names = [numbers[n] for n in sources.dictionary.to_pylist()]
             source = np.array(names, np.int16)[sources.indices.to_numpy()] if len(sources) else np.zeros(0, np.int16)
             columns["key"].append(fmix64(lo[keep] ^ seed))
-            columns["part"].append(np.full(int(keep.sum()), number, np.int32))
+            columns["part"].append(np.where(cut[keep], number + len(parts), number).astype(np.int32))
             columns["offset"].append(starts[keep])
             columns["tokens"].append(length[keep])
             columns["bytes"].append(nbytes[keep])
@@ -129,6 +136,20 @@ class Layout:
         path = self._boxes.box("duplicates").verified_file("000000", "train_only.parquet")
         doc_id: np.ndarray = pq.read_table(path)["doc_id"].to_numpy()
         return doc_id
+
+
+def leaking(boxes: Boxes, held: np.ndarray) -> np.ndarray:
+    """The held-out documents that leak, and those that leak to these. Args: held: doc_ids, all of them."""
+    box = boxes.box("leaks")
+    tables = [box.read_table(part, ["doc_id", "item"]) for part in box.parts()]
+    doc_id, item = (np.concatenate([held[:0], *(t[name].to_numpy() for t in tables)]) for name in ("doc_id", "item"))
+    inside: np.ndarray = np.sort(held)
+    while True:
+        leaks = np.unique(item[~np.isin(doc_id, inside) & np.isin(item, inside)])
+        if not len(leaks):
+            moved: np.ndarray = np.setdiff1d(held, inside)
+            return moved
+        inside = np.setdiff1d(inside, leaks)
 
 
 def _split(

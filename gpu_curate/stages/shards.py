@@ -70,7 +70,7 @@ class ShardCounts(Counts):
 class Shards(Stage):
     """Write the token stream.
 
-    Reads: decisions, tokens, signatures(content hash), duplicates(train_only).
+    Reads: decisions, tokens, cut_tokens, signatures(content hash), duplicates(train_only), leaks.
     Writes: train_000000.bin, val_000000.bin, ..., documents.parquet, manifest.json (last: its presence says "whole").
     Memory: one shard a worker; about 250 bytes a kept document while the order is made.
     """
@@ -86,6 +86,7 @@ class Shards(Stage):
         neighbours: bool,
         tokenizer: str,
         recipe: dict[str, Any],
+        more: tuple[str, ...] = (),
     ):
         """
         Args:
@@ -93,11 +94,13 @@ class Shards(Stage):
             train_only: a reference set keeps documents out of the validation split.
             neighbours: more than one document of a component of duplicates may be kept.
             tokenizer, recipe: for the manifest.
+            more: further boxes that it reads: cut_tokens, where something may be cut out of documents; leaks, where held-out
+                documents that leak into training are not held out.
         """
         self.options, self.sources = options, sources
         self.train_only, self.neighbours = train_only, neighbours
         self.tokenizer, self.recipe = tokenizer, recipe
-        boxes = ["documents", "decisions", "tokens", "signatures"]
+        boxes = ["documents", "decisions", "tokens", "signatures", *more]
         self.inputs = (*boxes, "duplicates") if train_only or neighbours else tuple(boxes)
 
     def settings(self) -> Any:
@@ -112,7 +115,8 @@ class Shards(Stage):
             shutil.rmtree(box.folder / ORDER, ignore_errors=True)  # of a run that was killed just after it was done
             return dict.fromkeys(box.parts())
         check_unknown(boxes)
-        layout = Layout(boxes, self.options, self.sources, self.train_only, self.neighbours)
+        leaks = "leaks" in self.inputs
+        layout = Layout(boxes, self.options, self.sources, self.train_only, self.neighbours, leaks)
         folder = box.folder / ORDER
         folder.mkdir(parents=True, exist_ok=True)
         tasks: dict[str, ShardTask | None] = {}
@@ -249,7 +253,8 @@ def _gather(boxes: Boxes, split: str, start: int, stop: int, info: TokenCounts) 
     for group in np.split(by_place, cuts):
         if not len(group):
             continue
-        path = boxes.box("tokens").path(parts[own["part"][group[0]]], ".bin")
+        after_cuts, number = divmod(int(own["part"][group[0]]), len(parts))
+        path = boxes.box("cut_tokens" if after_cuts else "tokens").path(parts[number], ".bin")
         source = np.memmap(path, dtype.newbyteorder("<"), "r") if path.stat().st_size else np.zeros(0, dtype)
         target = own["position"][group] - start
         copy(source, own["offset"][group], own["tokens"][group], target, dtype.type(info.eot_id), out)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from gpu_curate.document import TextColumn
 from gpu_curate.errors import FatalError
 from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.part import Part
@@ -101,20 +103,9 @@ class Tokens(Stage):
     def make(self, part: Part) -> Made:
         encoder = open_encoder(part.box.folder)
         text = part.text()
-        files, lengths = [part.path(".bin"), part.path(".len")], np.zeros(len(text), np.int64)
-        special, unknown_N = 0, np.zeros(len(text), np.int64)
-        with publish(files[0]) as temp, temp.open("wb") as f:
-            for start, stop in text.batches(_BATCH_BYTES):
-                batch = text.slice(start, stop)
-                special += encoder.count_special_in(batch)
-                refused: dict[int, str] = {}
-                ids, lengths[start:stop] = encoder.encode_column(batch, refused)
-                for number, reason in refused.items():
-                    part.rejects.add(start + number, f"the tokenizer cannot encode it: {reason}", batch.raw(number))
-                if len(ids) != lengths[start:stop].sum():
-                    raise FatalError(f"partition {part.name}: {encoder.library} gave {len(ids)} ids for other lengths")
-                unknown_N[start:stop] = _unknown(encoder, ids, lengths[start:stop])
-                f.write(np.ascontiguousarray(ids, encoder.dtype.newbyteorder("<")).data)
+        files = [part.path(".bin"), part.path(".len")]
+        made = encode_texts(encoder, text, files[0], part)
+        lengths, unknown_N = made.tokens_N, made.unknown_N
         with publish(files[1]) as temp:
             temp.write_bytes(lengths.astype("<i8").tobytes())
         if unknown_N.any():
@@ -125,7 +116,7 @@ class Tokens(Stage):
             documents=len(text),
             bytes=text.nbytes,
             tokens=int(lengths.sum()) + len(text),
-            special_texts=special,
+            special_texts=made.special_texts,
             unknown_tokens=int(unknown_N.sum()),
             unknown_token=encoder.unknown[1] if encoder.unknown else None,
             without_tokens=int(((lengths == 0) & (np.diff(text.offsets) > 0)).sum()),
@@ -137,6 +128,45 @@ class Tokens(Stage):
             library_reason=encoder.reason,
         )
         return Made(counts, files=tuple(files))
+
+
+class Encoded(NamedTuple):
+    """What texts came to.
+
+    Attributes:
+        tokens_N: int64 ids of each, without EOT.
+        unknown_N: int64 unknown tokens of each.
+        special_texts: special tokens that are written out in a text, and encoded as plain text.
+    """
+
+    tokens_N: np.ndarray
+    unknown_N: np.ndarray
+    special_texts: int
+
+
+def encode_texts(
+    encoder: Encoder, text: TextColumn, path: Path, part: Part, numbers: Sequence[int] | None = None
+) -> Encoded:
+    """Write the ids of texts to a file, back to back. One that no library can encode has none and is rejected.
+
+    Args:
+        numbers: of the documents in the partition; None: the texts are all of it.
+    """
+    lengths, unknown_N, special = np.zeros(len(text), np.int64), np.zeros(len(text), np.int64), 0
+    with publish(path) as temp, temp.open("wb") as f:
+        for start, stop in text.batches(_BATCH_BYTES):
+            batch = text.slice(start, stop)
+            special += encoder.count_special_in(batch)
+            refused: dict[int, str] = {}
+            ids, lengths[start:stop] = encoder.encode_column(batch, refused)
+            for i, reason in refused.items():
+                number = start + i if numbers is None else numbers[start + i]
+                part.rejects.add(number, f"the tokenizer cannot encode it: {reason}", batch.raw(i))
+            if len(ids) != lengths[start:stop].sum():
+                raise FatalError(f"partition {part.name}: {encoder.library} gave {len(ids)} ids for other lengths")
+            unknown_N[start:stop] = _unknown(encoder, ids, lengths[start:stop])
+            f.write(np.ascontiguousarray(ids, encoder.dtype.newbyteorder("<")).data)
+    return Encoded(lengths, unknown_N, special)
 
 
 def open_encoder(folder: Path) -> Encoder:

@@ -23,9 +23,11 @@ from gpu_curate.config import did_you_mean
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.runs.engines import default_workers, make_engine
 from gpu_curate.stages import Context
+from gpu_curate.stages.cuts import without_cuts
 from gpu_curate.stages.documents.schema import SCHEMA
 from gpu_curate.stages.duplicates import CLUSTERS, read_clusters
 from gpu_curate.stages.order import BESIDE
+from gpu_curate.stages.overlaps import box_of
 from gpu_curate.stages.partition_text import host_text, verified_text
 from gpu_curate.stages.reasons import NOT_DRAWN
 from gpu_curate.stages.rule_values import bits_of_run
@@ -44,7 +46,7 @@ Format = Literal["parquet", "jsonl"]
 # Every export's own columns; a source's kept columns follow, then, where asked for, scores and overlaps.
 COLUMNS: dict[str, tuple[pa.DataType, str]] = {
     "doc_id": (pa.int64(), "number of the document in the run: file number << 36 | row"),
-    "text": (pa.large_string(), "the text as it was tokenised: normalised, personal data replaced"),
+    "text": (pa.large_string(), "the text as it was tokenised: normalised, personal data replaced, cuts taken out"),
     "source": (pa.string(), "name of the source"),
     "path": (pa.string(), "file it came from"),
     "row": (pa.int64(), "row, line, record or byte offset in that file"),
@@ -254,7 +256,7 @@ def _own_name(name: str) -> str:
 def _extra_columns(context: Context) -> dict[str, tuple[str, pa.DataType]]:
     """Name → box and type of what is exported on request: scores, overlaps with benchmarks."""
     found: dict[str, tuple[str, pa.DataType]] = {}
-    for box in ("scores", "contamination"):
+    for box in ("scores", box_of(context)):
         parts = context.box(box).parts() if context.has(box) else []
         for field in pq.read_schema(context.box(box).path(parts[0], ".parquet")) if parts else []:
             kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
@@ -342,10 +344,11 @@ def _table(request: Request, part: str, rows_K: np.ndarray, doc_id_K: np.ndarray
     read = pq.read_table(path, columns=[stored[n] for n in plain], use_threads=False).take(pa.array(rows_K))
     columns = {**own, **{n: read[stored[n]] for n in plain}}
     if "text" in wanted:
-        columns["text"] = host_text(verified_text(documents, part), rows_K).to_arrow()
+        read_K = host_text(verified_text(documents, part), rows_K)
+        columns["text"] = without_cuts(context, part, rows_K, read_K).to_arrow()
     if set(wanted) & set(_OF_CLUSTERS):
         columns.update(_clusters(context, doc_id_K))
-    for box in ("scores", "contamination"):
+    for box in ("scores", box_of(context)):
         names = [n for n in wanted if n not in columns and n not in COLUMNS and context.has(box)]
         names = [n for n in names if n in pq.read_schema(context.box(box).path(part, ".parquet")).names]
         if names:

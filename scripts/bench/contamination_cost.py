@@ -1,0 +1,69 @@
+"""What searching for benchmarks adds to signing documents, on one core.
+
+    python scripts/bench/contamination_cost.py --eval FOLDER --corpus corpus.parquet [--mb 40] [--record]
+
+signatures   content hash, signature and bands of every document, as the stage makes them
+one set      `probe` and `coverage` of one set          three apart   each of three sets by itself, as it was
+together     all sets in one pass over the words, as the stage does
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import common
+import coverage_limit
+import pyarrow.parquet as pq
+
+from gpu_curate import lsh
+from gpu_curate.document import TextColumn
+from gpu_curate.ops.bands import BandSpec
+from gpu_curate.ops.minhash import MinHashSpec
+from gpu_curate.ops.ngrams import NgramIndex, coverage, probe
+from gpu_curate.ops.ngrams.joint import JointIndex, probe_all
+
+FUZZY = lsh.Fuzzy(
+    MinHashSpec(shingle_words=5, num_hashes=112, seed=42, family="affine"), BandSpec(num_bands=14, rows_per_band=8)
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--eval", type=Path, required=True)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--mb", type=int, default=40)
+    parser.add_argument("--record", action="store_true")
+    args = parser.parse_args()
+    text = TextColumn.from_arrow(pq.read_table(args.corpus, columns=["text"])["text"])
+    text = text.slice(*next(iter(text.batches(args.mb << 20))))
+    sets = coverage_limit.sets(args.eval)
+    indexes = [NgramIndex.build(TextColumn.from_texts(items), 13) for items in sets.values()]
+    joint = JointIndex.of(indexes)
+
+    def apart() -> None:
+        for index in indexes:
+            coverage(probe(text, index), index, len(text))
+
+    def together() -> None:
+        for found, index in zip(probe_all(text, joint), indexes, strict=True):
+            coverage(found, index, len(text))
+
+    cases = {
+        "signatures": lambda: lsh.hash_documents(text, FUZZY, True),
+        "one set": lambda: coverage(probe(text, indexes[0]), indexes[0], len(text)),
+        "three apart": apart,
+        "together": together,
+    }
+    seconds = common.interleaved(cases, 5)
+    base = common.quantiles(seconds["signatures"])[1]
+    for name, values in seconds.items():
+        p50 = common.quantiles(values)[1]
+        print(f"{name:14} {text.nbytes / p50 / 1e6:8.0f} MB/s  {p50 / base:6.1%} of signatures")
+        if args.record:
+            rates = [text.nbytes / v / 1e6 for v in values]
+            common.record("contamination_cost", name, "MB/s", rates, "signatures", p50 / base, f"{len(sets)} sets")
+
+
+if __name__ == "__main__":
+    main()
