@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gpu_curate.document import TextColumn
 from gpu_curate.jit import I64, U8, U64, njit
 from gpu_curate.ops.simd import BLOCK, as_input
-from gpu_curate.ops.words import SEPARATOR, SINGLE, SKIP, TABLE_LIMIT, WORD, fold_table
+from gpu_curate.ops.words import SEPARATOR, SKIP, TABLE_LIMIT, UNSPACED, WORD, fold_table
 from gpu_curate.ops.words.cpu import Table, hash_word
 
 
@@ -25,7 +25,7 @@ class WordPlaces(NamedTuple):
 
     Attributes:
         hash_W: uint64, as `word_hashes` gives them.
-        start_W, end_W: int64, its bytes in its document: from its first WORD or SINGLE code point to behind its last one.
+        start_W, end_W: int64, its bytes in its document: from its first WORD or UNSPACED code point to behind its last one.
         offsets: int64 of N + 1.
     """
 
@@ -123,7 +123,7 @@ def _places(
                     folded = np.append(folded, np.zeros(folded.size, np.uint8))
                 o = encode(cp, folded, o)
                 stop = i + size
-                if kind == SINGLE:
+                if kind == UNSPACED:
                     hash_W[at] = hash_word(folded, I64(0), o, U64(0))
                     start_W[at], end_W[at] = start - first, stop - first
                     at += 1
