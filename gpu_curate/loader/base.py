@@ -150,10 +150,10 @@ class Loader(abc.ABC):
 
     @abc.abstractmethod
     def raw(self, position: Position, narrow: bool = False) -> Raw:
-        """This rank's part of the batch that begins at a place, before labels are marked and segments are spread.
+        """This rank's part of the batch that begins at a place, before segments are spread.
 
         Args:
-            narrow: True leaves ids in the dtype of the shards, and may give views of the mapped files.
+            narrow: True leaves ids in the dtype of the shards.
         """
 
     @abc.abstractmethod
@@ -174,13 +174,9 @@ class Loader(abc.ABC):
         return self._finish(*self.raw(position))
 
     def _finish(self, x: Array, y: Array, segments: Segments | None) -> Batch:
-        if segments is None:
-            return self._wrap(x), self._wrap(y)
-        if len(segments.untargeted):
-            y.reshape(-1)[segments.untargeted] = self.ignore_index
-        if not self.boundaries:
-            return self._wrap(x), self._wrap(y)
         wrap = self._wrap
+        if segments is None or not self.boundaries:
+            return wrap(x), wrap(y)
         cu, documents = wrap(segments.cu_seqlens), wrap(segments.document_G)
         return DocumentBatch(wrap(x), wrap(y), cu, documents, segments.longest, wrap)
 

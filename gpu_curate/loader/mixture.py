@@ -194,7 +194,7 @@ class MixtureLoader(Loader):
                 raise ConfigError(f"source {name}: expected directory and sources, got {', '.join(map(str, source))}")
             directory, given["sources"] = source["directory"], source.get("sources")
         part = SplitRows(
-            directory, arguments["split"], self.seq_len, RowOptions(**given), self.boundaries, need_rows=True
+            directory, arguments["split"], self.seq_len, RowOptions(**given), self.boundaries, self.ignore_index
         )
         if part.count == 0:
             raise ConfigError(

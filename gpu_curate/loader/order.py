@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import abc
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,47 +42,49 @@ def permute(places: Array, count: int, key: int) -> Array:
     half = max((count - 1).bit_length() + 1, 2) // 2
     keys = np.array([splitmix64(key + r) for r in range(6)], np.uint64)
     out = np.empty(len(places), np.uint64)
-    _permute(places.astype(np.uint64, copy=False), np.uint64(count), np.uint64(half), keys, out)
+    _permute(places.astype(np.uint64), np.uint64(count), np.uint64(half), keys, out)
     return out
 
 
 @njit
-def _permute(places: np.ndarray, count: np.uint64, half: np.uint64, keys: np.ndarray, out: np.ndarray) -> None:
+def _permute(value_N: np.ndarray, count: np.uint64, half: np.uint64, keys: np.ndarray, out: np.ndarray) -> None:
+    """Writes over value_N. Round after round over all values that are outside yet, so that loops are vectors."""
     mask = (np.uint64(1) << half) - np.uint64(1)
-    for i in range(len(places)):
-        value = places[i]
-        while True:
-            left, right = value >> half, value & mask
-            for k in keys:
+    place_N, outside = np.arange(len(value_N)), len(value_N)
+    while outside:
+        for k in keys:
+            for i in range(outside):
+                left, right = value_N[i] >> half, value_N[i] & mask
                 mixed = (right + k) * _ODD  # wraps
                 mixed ^= mixed >> np.uint64(29)
                 mixed *= _ODD
-                left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
-            value = (left << half) | right
+                value_N[i] = (right << half) | (left ^ ((mixed >> np.uint64(32)) & mask))
+        walking, outside = outside, 0
+        for i in range(walking):
+            value, place = value_N[i], place_N[i]
             if value < count:
-                break
-        out[i] = value
+                out[place] = value
+            else:
+                value_N[outside], place_N[outside] = value, place
+                outside += 1
 
 
-class EpochOrder:
-    """Which row stands at which place of an epoch: a pure function of seed, epoch and place.
+class RowOrder(abc.ABC):
+    """Where the rows at the places of an epoch start in the stream, or which rows of a plan they are.
 
-    Args:
-        count: R, rows of an epoch.
-        seed: of the permutation, another one every epoch; None: row r stands at place r.
-        buffer: rows are permuted within blocks of so many that follow each other, as a shuffle buffer of that size would
-            mix them; None: all with all.
+    A pure function of epoch and place. Places that follow each other are computed in blocks.
     """
 
-    def __init__(self, count: int, seed: int | None, buffer: int | None = None):
-        self._count, self._seed = count, seed
-        self._buffer = None if buffer is None or buffer >= count else buffer
-        self._block = functools.lru_cache(maxsize=8)(self._rows_of_block)
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._block = functools.lru_cache(maxsize=8)(self._values_of_block)
+
+    @abc.abstractmethod
+    def at(self, epoch: int, place_B: Array) -> Array:
+        """int64: the values at places (int64) of an epoch."""
 
     def range(self, epoch: int, first: int, last: int) -> Array:
-        """int64: rows at places first..last - 1 of an epoch."""
-        if self._seed is None:
-            return np.arange(first, last)
+        """int64: the values at places first..last - 1 of an epoch. A view: do not write to it."""
         block, begin = divmod(first, _BLOCK_ROWS)
         found = self._block(epoch, block)[begin : begin + last - first]
         while len(found) < last - first:
@@ -88,12 +92,33 @@ class EpochOrder:
             found = np.concatenate([found, self._block(epoch, block)[: last - first - len(found)]])
         return found
 
-    def _rows_of_block(self, epoch: int, block: int) -> Array:
-        places = np.arange(block * _BLOCK_ROWS, min((block + 1) * _BLOCK_ROWS, self._count))
-        return self.rows(epoch, places)
+    def _values_of_block(self, epoch: int, block: int) -> Array:
+        return self.at(epoch, np.arange(block * _BLOCK_ROWS, min((block + 1) * _BLOCK_ROWS, self._count)))
 
-    def rows(self, epoch: int, place_B: Array) -> Array:
-        """int64: rows at places (int64) of an epoch."""
+
+class EpochOrder(RowOrder):
+    """Every row once an epoch.
+
+    Args:
+        count: R, rows of an epoch.
+        seed: of the permutation, another one every epoch; None: row r stands at place r.
+        buffer: rows are permuted within blocks of so many that follow each other, as a shuffle buffer of that size would
+            mix them; None: all with all.
+        value: from numbers of rows to the values asked for; None: the numbers.
+    """
+
+    def __init__(
+        self, count: int, seed: int | None, buffer: int | None = None, value: Callable[[Array], Array] | None = None
+    ):
+        super().__init__(count)
+        self._seed, self._value = seed, value
+        self._buffer = None if buffer is None or buffer >= count else buffer
+
+    def at(self, epoch: int, place_B: Array) -> Array:
+        row_B = self._rows(epoch, place_B)
+        return row_B if self._value is None else self._value(row_B)
+
+    def _rows(self, epoch: int, place_B: Array) -> Array:
         if self._seed is None:
             return place_B
         key = splitmix64(splitmix64(self._seed & _MASK64) + epoch)
@@ -108,12 +133,19 @@ class EpochOrder:
         return out
 
 
-def random_starts(place_B: Array, choices: int, key: int) -> Array:
-    """int64: a start of 0..choices - 1 for every place, drawn with replacement: nanoGPT's way to take rows."""
-    x = place_B.astype(np.uint64) + np.uint64(splitmix64(key & _MASK64))  # splitmix64, for arrays
-    x = (x ^ (x >> np.uint64(30))) * _ODD
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((x ^ (x >> np.uint64(31))) % np.uint64(choices)).astype(np.int64)
+class RandomOffsets(RowOrder):
+    """Starts drawn with replacement from 0..choices - 1: nanoGPT's way to take rows."""
+
+    def __init__(self, count: int, seed: int, choices: int):
+        super().__init__(count)
+        self._seed, self._choices = seed, choices
+
+    def at(self, epoch: int, place_B: Array) -> Array:
+        key = (self._seed << 20) + epoch
+        x = place_B.astype(np.uint64) + np.uint64(splitmix64(key & _MASK64))  # splitmix64, for arrays
+        x = (x ^ (x >> np.uint64(30))) * _ODD
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return ((x ^ (x >> np.uint64(31))) % np.uint64(self._choices)).astype(np.int64)
 
 
 @njit

@@ -132,7 +132,7 @@ class Prefetcher:
 
     def _there(self, array: np.ndarray[Any, np.dtype[Any]]) -> torch.Tensor:
         """An array as a tensor on the device. The host's pages are free when this returns, or held by the pinned copy."""
-        tensor = torch.from_numpy(np.array(array))  # what is read may be a view of a mapped file, read-only
+        tensor = torch.from_numpy(array)
         if self._side is not None:
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba import carray, types
 
 from gpu_curate.jit import Context, Lowered, Signature, intrinsic, njit
@@ -37,54 +38,68 @@ class Segments(NamedTuple):
     longest: int
 
 
+class Labels(NamedTuple):
+    """Which tokens have no target, and what y is there.
+
+    Attributes:
+        crossing: True gives the last token of a document the first one of the document behind it as target; False none.
+        ignore_index: what y is where there is no target.
+    """
+
+    crossing: bool
+    ignore_index: int
+
+
 class Rows:
     """Gathers rows that begin anywhere in a stream of shards read as one.
 
     Args:
         shards: S mapped arrays of uint16 or of uint32; kept, since rows are read through their addresses.
         starts: S + 1 positions of the stream at which shards begin, and its length.
+        bounds: int64 of D + 1, where documents start in the stream, and its length; None where nobody asks for segments.
     """
 
-    def __init__(self, shards: Sequence[Shard], starts: Sequence[int]):
+    def __init__(self, shards: Sequence[Shard], starts: Sequence[int], bounds: Array | None = None):
         self._shards = list(shards)
-        self._address_S = np.array([shard.ctypes.data for shard in self._shards], np.int64)
-        self._starts = np.array(starts, np.int64)
-        self._like = np.empty(0, self._shards[0].dtype)
+        # One array for addresses and starts: each array that a compiled function takes costs a batch 0.1 us.
+        self._table = np.array([*(shard.ctypes.data for shard in self._shards), *starts], np.int64)
+        self._width = self._shards[0].dtype.itemsize
+        self._bounds = bounds
+        self._room = 192  # numbers that the segments of a batch need; grows to what is enough
 
     def gather(self, first_B: Array, x_BT: Array, y_BT: Array, slot_B: Array) -> None:
         """Row slot_B[k] of x becomes T tokens from first_B[k] on, that of y the T tokens from the next one on.
 
         The caller answers for 0 <= first and first + T + 1 <= length: no bound is checked.
         """
-        _gather(self._address_S, self._starts, first_B, x_BT, y_BT, slot_B, self._like)
+        _gather(self._table, self._width, first_B, x_BT, y_BT, slot_B)
+
+    def gather_segments(
+        self, first_B: Array, x_BT: Array, y_BT: Array, slot_B: Array, cut: int, labels: Labels
+    ) -> Segments:
+        """`gather`, and what the tokens belong to. Segments end at multiples of `cut` in a row; T for rows as they are."""
+        assert self._bounds is not None
+        while True:
+            scratch = np.empty(self._room, _INT32)
+            segments, missing, longest = _gather_segments(
+                self._table, self._width, self._bounds, first_B, x_BT, y_BT, slot_B, cut, *labels, scratch
+            )
+            if segments >= 0:
+                return _segments(scratch, segments, missing, longest)
+            self._room *= 2
 
     def gather_packed(
-        self, plan: Plan, row_B: Array, x_BT: Array, y_BT: Array, slot_B: Array, padding: int, cut: int, crossing: bool
+        self, plan: Plan, row_B: Array, x_BT: Array, y_BT: Array, slot_B: Array, padding: int, cut: int, labels: Labels
     ) -> Segments:
         """Row slot_B[k] of x and y becomes row row_B[k] of a plan.
 
         Args:
             padding: id that fills what no document does.
             cut: segments end at multiples of it in a row; T for rows as they are.
-            crossing: True gives the last token of a document the first one of the document behind it in the row as target;
-                False gives it none.
         """
         B, T = len(row_B), x_BT.shape[1]
-        scratch = np.empty(3 * (B * T + 3), np.int32)
-        found = _packed(
-            self._address_S,
-            self._starts,
-            *plan,
-            row_B,
-            x_BT,
-            y_BT,
-            slot_B,
-            padding,
-            cut,
-            crossing,
-            scratch,
-            self._like,
-        )
+        scratch = np.empty(3 * (B * T + 3), _INT32)
+        found = _packed(self._table, self._width, *plan, row_B, x_BT, y_BT, slot_B, padding, cut, *labels, scratch)
         cu, document, untargeted, longest = _segments(scratch, *found)
         return Segments(cu.copy(), document.copy(), untargeted.copy(), longest)  # scratch is larger than they are
 
@@ -102,30 +117,7 @@ class Plan(NamedTuple):
     offset_P: Array  # uint32
 
 
-def stream_segments(bounds: Array, first_B: Array, T: int, slot_B: Array, crossing: bool, room: int) -> Segments:
-    """What the tokens of rows that begin at first_B of the stream belong to; `crossing` as for `Rows.gather_packed`.
-
-    Args:
-        room: segments that there are usually at most; more cost a second look.
-    """
-    scratch = np.empty(3 * room, np.int32)
-    segments, missing, longest = _stream_segments(bounds, first_B, T, slot_B, crossing, scratch)
-    if segments < 0:
-        scratch = np.empty(3 * (len(first_B) * T + 3), np.int32)
-        segments, missing, longest = _stream_segments(bounds, first_B, T, slot_B, crossing, scratch)
-    return _segments(scratch, segments, missing, longest)
-
-
-def window_segments(bounds: Array, first: int, B: int, T: int, crossing: bool, room: int) -> Segments:
-    """`stream_segments` of B rows that follow each other from `first` on."""
-    scratch = np.empty(3 * room, np.int32)  # cu_seqlens, documents, places without a target
-    segments, missing, longest = _window_segments(bounds, first, B, T, crossing, scratch)
-    if segments < 0:
-        scratch = np.empty(3 * (B * T + 3), np.int32)
-        segments, missing, longest = _window_segments(bounds, first, B, T, crossing, scratch)
-    return _segments(scratch, segments, missing, longest)
-
-
+_INT32 = np.dtype(np.int32)
 _nothing = np.empty(0, np.int32)
 
 
@@ -152,133 +144,144 @@ def _spread(cu_seqlens: np.ndarray, document_G: np.ndarray, position: np.ndarray
         document[cu_seqlens[g] : cu_seqlens[g + 1]] = document_G[g]
 
 
-@njit
-def _row_segments(
-    bounds: np.ndarray,
-    first: int,
-    T: int,
-    base: int,
-    crossing: bool,
-    scratch: np.ndarray,
-    segments: int,
-    missing: int,
-    longest: int,
-) -> tuple[int, int, int]:
-    """The segments of one row, behind those that scratch holds."""
-    d, third = np.searchsorted(bounds, first, "right") - 1, len(scratch) // 3
-    done = 0
-    while done < T:
-        if segments + 2 >= third:  # no room, which the caller can mend
-            return -1, 0, 0
-        end = bounds[d + 1] - first
-        if end <= T and not crossing:
-            scratch[2 * third + missing] = base + end - 1
-            missing += 1
-        longest = max(longest, min(end, T) - done)
-        done = min(end, T)
-        scratch[third + segments] = d
-        segments += 1
-        scratch[segments] = base + done
-        d += 1
-    return segments, missing, longest
-
-
-@njit
-def _stream_segments(
-    bounds: np.ndarray, first_B: np.ndarray, T: int, slot_B: np.ndarray, crossing: bool, scratch: np.ndarray
-) -> tuple[int, int, int]:
-    scratch[0] = 0
-    found = (0, 0, 0)
-    for k in range(len(first_B)):
-        found = _row_segments(bounds, first_B[k], T, slot_B[k] * T, crossing, scratch, *found)
-        if found[0] < 0:
-            break
-    return found
-
-
-@njit
-def _window_segments(
-    bounds: np.ndarray, first: int, B: int, T: int, crossing: bool, scratch: np.ndarray
-) -> tuple[int, int, int]:
-    scratch[0] = 0
-    found = (0, 0, 0)
-    for k in range(B):
-        found = _row_segments(bounds, first + k * T, T, k * T, crossing, scratch, *found)
-        if found[0] < 0:
-            break
-    return found
+@intrinsic(returns=int)
+def _pointer_16(typingctx: Any, address: types.Type) -> Lowered:
+    """An address as a pointer to uint16."""
+    return types.CPointer(types.uint16)(types.int64), _as_pointer
 
 
 @intrinsic(returns=int)
-def _pointer(typingctx: Any, address: types.Type, like: types.Array) -> Lowered:
-    """An address as a pointer to elements of the dtype of an array."""
+def _pointer_32(typingctx: Any, address: types.Type) -> Lowered:
+    """An address as a pointer to uint32."""
+    return types.CPointer(types.uint32)(types.int64), _as_pointer
+
+
+def _as_pointer(context: Context, builder: Any, signature: Signature, args: list[Any]) -> Any:
+    return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+
+@intrinsic(returns=type(None))
+def _prefetch(typingctx: Any, address: types.Type) -> Lowered:
+    """Ask for the cache line of an address, which may be anywhere: nothing is read."""
 
     def codegen(context: Context, builder: Any, signature: Signature, args: list[Any]) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+        pointer = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [pointer, *[ir.IntType(32)] * 3])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        read, keep, data = (ir.Constant(ir.IntType(32), n) for n in (0, 3, 1))
+        builder.call(function, [builder.inttoptr(args[0], pointer), read, keep, data])
+        return context.get_dummy_value()
 
-    return types.CPointer(like.dtype)(types.int64, like), codegen
+    return types.none(types.int64), codegen
 
 
-# `like` is an empty array of the shards' dtype: one kernel for both widths, without a closure, which Numba would compile anew
-# in every process.
+# `table` is of `Rows`: S addresses, then S + 1 starts. `width`: bytes of an id.
 
 
 @njit
-def _copy(address_S: np.ndarray, starts: np.ndarray, position: int, out: np.ndarray, like: np.ndarray) -> None:
-    """out = tokens of the stream from `position` on; what lies behind its end is left as it is."""
-    if position >= starts[-1]:
-        return
-    s = np.searchsorted(starts, position, "right") - 1
-    done = 0
-    while done < len(out) and s < len(address_S):
-        count = min(len(out) - done, starts[s + 1] - position)
-        tokens = carray(_pointer(address_S[s] + (position - starts[s]) * like.itemsize, like), (count,))
-        part = out[done : done + count]
-        for j in range(len(part)):
-            part[j] = tokens[j]
+def _last(sorted_N: np.ndarray, value: int) -> int:
+    """The last place of a sorted array that holds `value` or less; its first place does.
+
+    Without a branch on what is compared, so that searches of several values run at once.
+    """
+    base, left = 0, len(sorted_N)
+    while left > 1:
+        half = left // 2
+        base += half * (sorted_N[base + half] <= value)
+        left -= half
+    return base
+
+
+@njit
+def _copy(table: np.ndarray, width: int, s: int, position: int, out: np.ndarray) -> None:
+    """out = tokens of the stream from `position` on, none of them before shard s; what lies behind its end is left as it is."""
+    S, done = len(table) // 2, 0
+    while done < len(out):
+        while s < S and table[S + s + 1] <= position:
+            s += 1
+        if s == S:
+            return
+        count = min(len(out) - done, table[S + s + 1] - position)
+        address = table[s] + (position - table[S + s]) * width
+        part = out[done : done + count]  # a slice, so that indices count from 0 and loops are vectors
+        if width == 2:
+            narrow = carray(_pointer_16(address), (count,))
+            for j in range(len(part)):
+                part[j] = narrow[j]
+        else:
+            wide = carray(_pointer_32(address), (count,))
+            for j in range(len(part)):
+                part[j] = wide[j]
         done += count
         position += count
-        s += 1
 
 
 @njit
 def _gather(
-    address_S: np.ndarray,
-    starts: np.ndarray,
-    first_B: np.ndarray,
-    x_BT: np.ndarray,
-    y_BT: np.ndarray,
-    slot_B: np.ndarray,
-    like: np.ndarray,
+    table: np.ndarray, width: int, first_B: np.ndarray, x_BT: np.ndarray, y_BT: np.ndarray, slot_B: np.ndarray
 ) -> None:
-    T = x_BT.shape[1]
-    for k in range(len(first_B)):
-        position, slot = first_B[k], slot_B[k]
-        s = np.searchsorted(starts, position, "right") - 1  # the shard that holds it: empty ones lie before
-        done = 0  # tokens of this row and the one behind it
-        while done <= T:
-            while starts[s + 1] == position:
-                s += 1
-            count = min(T + 1 - done, starts[s + 1] - position)
-            tokens = carray(_pointer(address_S[s] + (position - starts[s]) * like.itemsize, like), (count,))
-            x = x_BT[slot, done : min(done + count, T)]  # slices, so that indices count from 0 and loops are vectors
-            for j in range(len(x)):
-                x[j] = tokens[j]
-            skipped = 1 if done == 0 else 0
-            tokens = tokens[skipped:]
-            y = y_BT[slot, done + skipped - 1 : done + count - 1]
-            for j in range(len(y)):
-                y[j] = tokens[j]
-            done += count
-            position += count
+    B, S, nbytes = len(first_B), len(table) // 2, (x_BT.shape[1] + 1) * width
+    s = _last(table[S:], first_B[0]) if B else 0
+    for k in range(B):
+        following = s
+        if k + 1 < B:  # its first access would wait for memory: rows lie anywhere
+            following = _last(table[S:], first_B[k + 1])
+            address = table[following] + (first_B[k + 1] - table[S + following]) * width
+            for line in range(0, nbytes, 64):
+                _prefetch(address + line)
+        _copy(table, width, s, first_B[k], x_BT[slot_B[k]])
+        _copy(table, width, s, first_B[k] + 1, y_BT[slot_B[k]])
+        s = following
+
+
+@njit
+def _gather_segments(
+    table: np.ndarray, width: int, bounds: np.ndarray, first_B: np.ndarray, x_BT: np.ndarray, y_BT: np.ndarray,
+    slot_B: np.ndarray, cut: int, crossing: bool, ignore_index: int, scratch: np.ndarray,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Number of segments, tokens without a target, longest segment; -1 segments where scratch has no room for them.
+
+    scratch: three parts of equal length: cu_seqlens; documents; places in the flattened batch without a target.
+    """
+    _gather(table, width, first_B, x_BT, y_BT, slot_B)
+    B, T, third = len(first_B), x_BT.shape[1], len(scratch) // 3
+    document_B = np.empty(B, np.int64)  # that of the first token of a row
+    for k in range(B):
+        follows = k > 0 and first_B[k] == first_B[k - 1] + T
+        document_B[k] = -1 if follows else _last(bounds, first_B[k])
+    segments, missing, longest, d = 0, 0, 0, 0
+    scratch[0] = 0
+    for k in range(B):
+        first, base, done = first_B[k], slot_B[k] * T, 0
+        if document_B[k] >= 0:
+            d = document_B[k]
+        while done < T:
+            if segments + 2 >= third:
+                return -1, 0, 0
+            behind = bounds[d + 1] - first
+            end = min(behind, T, done - done % cut + cut)
+            if end == behind and not crossing:
+                scratch[2 * third + missing] = base + end - 1
+                missing += 1
+                y_BT[slot_B[k], end - 1] = ignore_index
+            longest = max(longest, end - done)
+            done = end
+            scratch[third + segments] = d
+            segments += 1
+            scratch[segments] = base + done
+            if end == behind:
+                d += 1
+    return segments, missing, longest
 
 
 @njit
 def _packed(
-    address_S: np.ndarray, starts: np.ndarray, bounds: np.ndarray, row_R: np.ndarray, document_P: np.ndarray, offset_P: np.ndarray, row_B: np.ndarray, x_BT: np.ndarray, y_BT: np.ndarray, slot_B: np.ndarray, padding: int, cut: int, crossing: bool, scratch: np.ndarray, like: np.ndarray
+    table: np.ndarray, width: int, bounds: np.ndarray, row_R: np.ndarray, document_P: np.ndarray, offset_P: np.ndarray,
+    row_B: np.ndarray, x_BT: np.ndarray, y_BT: np.ndarray, slot_B: np.ndarray, padding: int, cut: int,
+    crossing: bool, ignore_index: int, scratch: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
     T = x_BT.shape[1]
-    segments, missing, longest, third = 0, 0, 0, len(scratch) // 3
+    segments, missing, longest, third, S = 0, 0, 0, len(scratch) // 3, len(table) // 2
     scratch[0] = 0
     for k in range(len(row_B)):
         slot = slot_B[k]
@@ -288,22 +291,23 @@ def _packed(
             if p < last:
                 d = np.int64(document_P[p])
                 first, behind = bounds[d] + np.int64(offset_P[p]), bounds[d + 1]
-                count = min(behind - first, T - done)
-                _copy(address_S, starts, first, x[done : done + count], like)
-                _copy(address_S, starts, first + 1, y[done : done + count], like)
+                count, s = min(behind - first, T - done), _last(table[S:], first)
+                _copy(table, width, s, first, x[done : done + count])
+                _copy(table, width, s, first + 1, y[done : done + count])
                 if first + count == behind:  # the document ends here: its next token in the stream is another one's
                     place = done + count - 1
                     if crossing and p + 1 < last and offset_P[p + 1] == 0:
-                        _copy(address_S, starts, bounds[np.int64(document_P[p + 1])], y[place : place + 1], like)
+                        other = bounds[np.int64(document_P[p + 1])]
+                        _copy(table, width, _last(table[S:], other), other, y[place : place + 1])
                     else:
-                        y[place] = 0
+                        y[place] = ignore_index
                         scratch[2 * third + missing] = base + place
                         missing += 1
             else:
                 d, count = np.int64(-1), T - done
                 for j in range(done, T):
                     x[j] = padding
-                    y[j] = 0
+                    y[j] = ignore_index
                     scratch[2 * third + missing] = base + j
                     missing += 1
             end = done + count

@@ -95,7 +95,7 @@ class ShardLoader(Loader):
         self._take_arguments(batch_size, seq_len, rank, world_size, curriculum, boundaries, ignore_index, as_torch)
         names = RowOptions.__dataclass_fields__
         options = RowOptions(**{k: v for k, v in arguments.items() if k in names})
-        self._split_rows = SplitRows(directory, split, self.seq_len, options, self.boundaries)
+        self._split_rows = SplitRows(directory, split, self.seq_len, options, self.boundaries, self.ignore_index)
         self.stream = self._split_rows.stream
         # A copy elsewhere is of the same rank, and of what is the latest now.
         self._arguments = arguments | {

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +21,14 @@ from gpu_curate.loader.base import Raw
 from gpu_curate.loader.stream import Stream, document_bounds, document_columns
 
 if TYPE_CHECKING:
-    from gpu_curate.loader.order import EpochOrder
-    from gpu_curate.loader.rows import Plan, Rows, Segments
+    from gpu_curate.loader.order import RowOrder
+    from gpu_curate.loader.rows import Plan, Segments
     from gpu_curate.loader.waste import Waste
 
 LABELS = ("all", "document")
 DOCUMENT_ORDERS = ("shards", "dump")
+
+_INT64 = np.dtype(np.int64)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -108,46 +112,46 @@ class SplitRows:
         seq_len: int,
         options: RowOptions,
         need_segments: bool = False,
-        need_rows: bool = False,
+        ignore_index: int = -100,
     ):
+        from gpu_curate.loader.rows import Labels, Rows  # here, since it loads Numba: who wants a manifest needs none
+
         self.stream = Stream(directory, split)
         self.seq_len, self.options = seq_len, options
-        need_bounds = need_segments or options.planned or options.align_documents or options.labels != "all"
+        self._segments = need_segments or options.labels != "all"  # rows of a batch are told apart by document
+        need_bounds = self._segments or options.planned or options.align_documents
         self.bounds: Array | None = document_bounds(self.stream) if need_bounds else None
         self.dtype = self.stream.shards[0].dtype  # of ids as stored
         self.padding = self._padding()
-        self._segments = need_segments or options.labels != "all"  # rows of a batch are told apart by document
-        self._windows = not options.planned and not options.align_documents and options.shuffle is None
+        self._labels = Labels(options.labels == "all", ignore_index)
+        self._rows = Rows(self.stream.shards, self.stream.starts, self.bounds)
         self._starts_R: Array | None = None
         self._plan: Plan | None = None
-        self._rows: Rows | None = None
-        self._order: EpochOrder | None = None
-        length = self.stream.length
         self._documents: Array | None = None  # those that are used, in their order; None: all
         self._slot_B = np.arange(0)
-        self._crossing = options.labels == "all"
-        self._density = (
-            0.0 if self.bounds is None else 2 * len(self.bounds) / max(self.stream.length, 1)
-        )  # documents a token
-        self._choices = max(length - seq_len, 0)  # starts of a row that has a target for every token
-        self.count = max(length - 1, 0) // seq_len
+        self.count = max(self.stream.length - 1, 0) // seq_len
+        self._order = self._make_order()
+
+    def _make_order(self) -> RowOrder:
+        """Also finds the rows and their number."""
+        from gpu_curate.loader.order import EpochOrder, RandomOffsets, aligned_starts
+
+        options, T, length = self.options, self.seq_len, self.stream.length
+        if options.random_offsets:
+            assert options.shuffle is not None
+            return RandomOffsets(self.count, options.shuffle, max(length - T, 0))
+        value: Callable[[Array], Array] | None = None
         if options.planned:
             self._plan = self._open_plan()
             self.count = len(self._plan.row_R) - 1
         elif options.align_documents:
-            from gpu_curate.loader.order import aligned_starts
-
             assert self.bounds is not None
-            self._starts_R = aligned_starts(self.bounds, length, seq_len)
+            self._starts_R = aligned_starts(self.bounds, length, T)
             self.count = len(self._starts_R)
-        if need_rows or need_bounds or options.shuffle is not None:  # else Numba is not loaded
-            from gpu_curate.loader.order import EpochOrder
-            from gpu_curate.loader.rows import Rows, stream_segments, window_segments
-
-            self._of_stream, self._of_window = stream_segments, window_segments
-            self._rows = Rows(self.stream.shards, self.stream.starts)
-            seed = None if options.random_offsets else options.shuffle
-            self._order = EpochOrder(self.count, seed, options.shuffle_buffer)
+            value = self._starts_R.__getitem__
+        else:
+            value = functools.partial(operator.mul, T)
+        return EpochOrder(self.count, options.shuffle, options.shuffle_buffer, value)
 
     def waste(self) -> Waste:
         """What this way of making rows wastes. Raises: ConfigError: no documents.parquet."""
@@ -168,19 +172,13 @@ class SplitRows:
         """Rows at places first..first + count - 1 of an epoch, each cut into T / cut rows.
 
         Args:
-            narrow: True leaves ids in the dtype of the shards, and may give views of the mapped files.
+            narrow: True leaves ids in the dtype of the shards.
         """
-        if self._windows:
-            return self._window(first, count, cut, narrow)
-        assert self._order is not None
-        x, y = (np.empty((count, self.seq_len), self.dtype if narrow else np.int64) for _ in range(2))
-        if self._starts_R is not None and self.options.shuffle is None:
-            first_B = self._starts_R[first : first + count]
-            segments = self._gather(first_B, x, y, self._slots(count), cut)
-        else:
-            places = np.arange(first, first + count) if self.options.random_offsets else None
-            rows_B = self._order.range(epoch, first, first + count) if places is None else places
-            segments = self._take(epoch, rows_B, x, y, self._slots(count), cut)
+        shape, dtype = (count, self.seq_len), self.dtype if narrow else _INT64
+        x, y = np.empty(shape, dtype), np.empty(shape, dtype)
+        if len(self._slot_B) != count:
+            self._slot_B = np.arange(count)
+        segments = self._take(self._order.range(epoch, first, first + count), x, y, self._slot_B, cut)
         return (x, y, segments) if cut == self.seq_len else (x.reshape(-1, cut), y.reshape(-1, cut), segments)
 
     def tokens_of_row(self) -> float:
@@ -198,65 +196,19 @@ class SplitRows:
                 "boundaries=True gives the document of every token; without packing, sources and document_order rows are "
                 "ranges of the stream",
             )
-        places = np.arange(first, first + count)
-        if self._order is None:
-            return places * self.seq_len
-        return self._starts(epoch, places if self.options.random_offsets else self._order.rows(epoch, places))
+        return self._order.at(epoch, np.arange(first, first + count))
 
     def take(self, epoch: int, place_B: Array, x_BT: Array, y_BT: Array, slot_B: Array, cut: int) -> Segments | None:
         """Rows at places of an epoch, into rows slot_B of x and y; segments are those of these rows, in their order."""
-        assert self._order is not None
-        rows_B = place_B if self.options.random_offsets else self._order.rows(epoch, place_B)
-        return self._take(epoch, rows_B, x_BT, y_BT, slot_B, cut)
+        return self._take(self._order.at(epoch, place_B), x_BT, y_BT, slot_B, cut)
 
-    def _take(self, epoch: int, rows_B: Array, x_BT: Array, y_BT: Array, slot_B: Array, cut: int) -> Segments | None:
+    def _take(self, value_B: Array, x_BT: Array, y_BT: Array, slot_B: Array, cut: int) -> Segments | None:
         if self._plan is not None:
-            assert self._rows is not None
-            return self._rows.gather_packed(self._plan, rows_B, x_BT, y_BT, slot_B, self.padding, cut, self._crossing)
-        return self._gather(self._starts(epoch, rows_B), x_BT, y_BT, slot_B, cut)
-
-    def _starts(self, epoch: int, rows_B: Array) -> Array:
-        if self.options.random_offsets:
-            from gpu_curate.loader.order import random_starts
-
-            assert self.options.shuffle is not None
-            return random_starts(rows_B, self._choices, (self.options.shuffle << 20) + epoch)
-        return rows_B * self.seq_len if self._starts_R is None else self._starts_R[rows_B]
-
-    def _gather(self, first_B: Array, x_BT: Array, y_BT: Array, slot_B: Array, cut: int) -> Segments | None:
-        assert self._rows is not None
-        self._rows.gather(first_B, x_BT, y_BT, slot_B)
-        if self.bounds is None or not self._segments:
-            return None
-        if cut != self.seq_len:  # each row is several
-            within = np.arange(0, self.seq_len, cut)
-            first_B = (first_B[:, None] + within).reshape(-1)
-            slot_B = (slot_B[:, None] * len(within) + within // cut).reshape(-1)
-        B = len(first_B)
-        room = B * 2 + int(B * cut * self._density)
-        return self._of_stream(self.bounds, first_B, cut, slot_B, self._crossing, room)
-
-    def _window(self, first: int, count: int, cut: int, narrow: bool) -> Raw:
-        """Rows of the stream as it lies: one range of it."""
-        T = self.seq_len
-        window = self.stream.read(first * T, (first + count) * T + 1)
-        x, y = window[:-1].reshape(-1, cut), window[1:].reshape(-1, cut)
-        if not narrow:
-            x, y = x.astype(np.int64), y.astype(np.int64)
-        if not self._segments:
-            return x, y, None
-        assert self.bounds is not None
-        B = len(x)
-        return (
-            x,
-            y,
-            self._of_window(self.bounds, first * T, B, cut, self._crossing, B * 2 + int(B * cut * self._density)),
-        )
-
-    def _slots(self, count: int) -> Array:
-        if len(self._slot_B) < count:
-            self._slot_B = np.arange(count)
-        return self._slot_B[:count]
+            return self._rows.gather_packed(self._plan, value_B, x_BT, y_BT, slot_B, self.padding, cut, self._labels)
+        if self._segments:
+            return self._rows.gather_segments(value_B, x_BT, y_BT, slot_B, cut, self._labels)
+        self._rows.gather(value_B, x_BT, y_BT, slot_B)
+        return None
 
     def _padding(self) -> int:
         """The id that fills rows: as asked for, else the end-of-text token, else 0. It has no target."""

@@ -80,6 +80,19 @@ def test_boundaries_equal_the_definition(tmp_path_factory, lens, T, B, labels, s
         assert batch.position_ids.dtype == batch.document_ids.dtype == batch.cu_seqlens.dtype == np.int32
 
 
+@pytest.mark.parametrize("shuffle", [None, 1])
+def test_rows_of_many_tiny_documents_have_all_their_segments(tmp_path, shuffle):
+    """More of them than there is room for at first."""
+    docs = [[i % 7] * (i % 2) for i in range(3000)]
+    stream = make(tmp_path / "s", {"train": docs}, per_shard=700)["train"].tolist()
+    loader = numpy_loader(tmp_path / "s", "train", 3, 250, labels="document", shuffle=shuffle)
+    starts = loader.row_starts(1).tolist()
+    x, y, position, document, cu = plain_boundaries(docs, starts, 250, "document")
+    assert as_lists(loader.batch(1)) == [x, y, position, document, cu]
+    assert x == [stream[s : s + 250] for s in starts]
+    assert len(cu) > 400
+
+
 def test_boundaries_are_those_of_documents_parquet_not_of_the_end_of_text_token_in_a_text(tmp_path):
     """The token may occur inside a document of shards that another program wrote: it ends nothing there."""
     docs = [[1, EOT, 2], [3, 4], [5, EOT, EOT, 6]]

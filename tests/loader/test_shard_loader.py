@@ -22,7 +22,7 @@ from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.formats import FORMATS
 from gpu_curate.loader import ShardLoader, Stream
 from gpu_curate.loader import arguments as loader_arguments
-from gpu_curate.loader.order import permute
+from gpu_curate.loader.order import permute, splitmix64
 from gpu_curate.loader.rows import Rows
 from gpu_curate.shards_check import head, info, verify
 
@@ -337,6 +337,28 @@ def test_a_copy_by_pickle_reads_the_same(folder):
 def test_permutation_is_a_bijection(count, key):
     out = permute(np.arange(count, dtype=np.uint64), count, key)
     assert sorted(out.tolist()) == list(range(count))
+
+
+def plain_permute(place, count, key):
+    """A Feistel network of six rounds over the smallest even number of bits, walked until it is inside."""
+    half, mask64 = max((count - 1).bit_length() + 1, 2) // 2, 2**64 - 1
+    while True:
+        left, right = place >> half, place & (2**half - 1)
+        for r in range(6):
+            mixed = (right + splitmix64(key + r)) * 0xBF58476D1CE4E5B9 & mask64
+            mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9 & mask64
+            left, right = right, left ^ (mixed >> 32 & (2**half - 1))
+        place = left << half | right
+        if place < count:
+            return place
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 2**50), st.integers(0, 2**64 - 1))
+def test_permutation_equals_the_definition(count, key):
+    """So that an order that a checkpoint relies on stays."""
+    places = np.linspace(0, count - 1, 9).astype(np.uint64)
+    assert permute(places, count, key).tolist() == [plain_permute(p, count, key) for p in places.tolist()]
 
 
 def test_permutation_of_a_huge_range_stays_inside_and_spreads():
