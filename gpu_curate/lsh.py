@@ -45,13 +45,16 @@ def content_key(content_hi_N: Hashes, scope_N: Hashes | None) -> Hashes:
     return key
 
 
-def hash_documents(text: TextColumn, fuzzy: Fuzzy | None, bands: bool) -> dict[str, Any]:
+def hash_documents(
+    text: TextColumn, fuzzy: Fuzzy | None, bands: bool, signed: tuple[Any, Any] | None = None
+) -> dict[str, Any]:
     """Hashes of every document, computed where `text` lives.
 
     Args:
         text: N documents.
         fuzzy: None leaves out the signature.
         bands: hash the bands here, for documents of one scope.
+        signed: what `signatures` gives, where it was made with something else.
     Returns:
         content uint64 (N, 2), bytes int64; with `fuzzy` n_shingles int64, and bands uint64 (N, B) or signature
         uint32 (N, H), both with `verify: signature`.
@@ -59,7 +62,7 @@ def hash_documents(text: TextColumn, fuzzy: Fuzzy | None, bands: bool) -> dict[s
     made = {"content": content_hash(text), "bytes": text.offsets[1:] - text.offsets[:-1]}
     if fuzzy is None:
         return made
-    sig_NH, made["n_shingles"] = signatures(text, fuzzy.minhash)
+    sig_NH, made["n_shingles"] = signatures(text, fuzzy.minhash) if signed is None else signed
     if bands:
         made["bands"] = band_hashes(sig_NH, fuzzy.bands).T
     if not bands or fuzzy.verify == "signature":

@@ -181,7 +181,8 @@ class Run:
         return self._files([self.shards / "documents.parquet"], "shards")
 
     def texts(self) -> Iterator[pa.Table]:
-        """doc_id and text of every document, partition by partition, wherever the text lies.
+        """doc_id and text of every document as it was read, partition by partition, wherever the text lies. What cuts leave of it
+        is in an export.
 
         Raises: FatalError: a source's file has changed since. Memory: the text of a partition.
         """

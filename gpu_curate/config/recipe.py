@@ -178,7 +178,7 @@ def for_publication(config: Config) -> dict[str, Any]:
 
     for section, keys in (
         *((s, ("type", "path", "dataset", "url_blocklist", "domain_blocklist")) for s in data["sources"]),
-        *((r, ("path",)) for r in data["references"]),
+        *((r, ("path", "dataset")) for r in data["references"]),
         (data["tokenizer"], ("path",)),
         (data, ("forget",)),
         (data.get("language") or {}, ("model",)),

@@ -20,6 +20,7 @@ from gpu_curate.ops.mix import fmix64
 from gpu_curate.ops.words import word_hashes
 from gpu_curate.privacy import cleaned
 from gpu_curate.report.samples import Library, excerpt
+from gpu_curate.stages.cuts import without_cuts
 from gpu_curate.stages.reasons import OTHER_BITS
 from gpu_curate.stages.signatures import fuzzy_of
 
@@ -139,7 +140,8 @@ def _in_kept(stored: Stored, hash_S: Array, spec: MinHashSpec) -> Array:
         rows = np.flatnonzero(stored.table("decisions", part, ["keep"])["keep"].to_numpy())
         if not len(rows):
             return np.zeros(0, np.int64)
-        made, _ = shingles(stored.text(part, rows), spec)
+        text = without_cuts(stored.context, part, rows, stored.text(part, rows))  # as it went into the shards
+        made, _ = shingles(text, spec)
         made = made[filter_[made >> np.uint64(64 - _WIDTH_BITS)]]
         place = np.minimum(np.searchsorted(wanted, made), len(wanted) - 1)
         hit: Array = np.unique(place[wanted[place] == made])

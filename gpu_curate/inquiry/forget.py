@@ -485,6 +485,6 @@ def _make_latest(
 def _holders(stored: Stored, run: Path, target: Path) -> list[str]:
     """What of the run directory may hold the text or the tokens of what was forgotten."""
     boxes = ["texts", "tokens"] if (run / "texts").exists() else ["documents", "tokens"]
-    boxes += ["cut_tokens"] if (run / "cut_tokens").exists() else []
+    boxes += [name for name in ("cut_tokens", "held_out") if (run / name).exists()]
     earlier = [s["folder"] for s in shard_sets(run) if s["folder"] != target.name]
     return [*boxes, *earlier]

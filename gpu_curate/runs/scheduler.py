@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
@@ -22,8 +23,17 @@ from gpu_curate.stages import Boxes, Stage
 from gpu_curate.stages.documents.stage import Documents
 from gpu_curate.stages.part import run_task
 from gpu_curate.stages.shipped import Shipped, ship
+from gpu_curate.stages.together import run_together
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.receipts import Counts, Receipt
+
+# One read of the text makes a partition of both, where both are missing and the CPU makes them.
+TOGETHER = ("signatures", "contamination")
+
+
+def _both(name: str, other: str | None) -> list[str]:
+    """The boxes whose partition one task makes, in the order in which it does."""
+    return [name] if other is None else [n for n in TOGETHER if n in (name, other)]
 
 
 @dataclass
@@ -62,6 +72,7 @@ class Runner:
         self.warnings: list[str] = []
         self._ready: deque[tuple[str, str]] = deque()
         self._running: dict[Future[Any], tuple[str, str, str]] = {}  # → box, partition, kind
+        self._joined: dict[Future[Any], str] = {}  # → further box whose partition the task makes
         # Not concurrent.futures.wait: it takes the locks of all futures in a loop, and a signal that interrupts the loop
         # leaves them taken; the pool's own thread, and the interpreter's end with it, would wait for them for ever.
         self._finished: SimpleQueue[Future[Any]] = SimpleQueue()
@@ -71,7 +82,7 @@ class Runner:
         self._closed = False
         self._submitted = False
         # Steps whose kernels one worker has to compile first: the others load what it compiled, and do other work until then.
-        self._uncompiled = set() if compiled else {s.name for s in stages if s.on_device}
+        self._uncompiled = set() if compiled else {*(s.name for s in stages if s.on_device), "together"}
 
     def run(self) -> None:
         while not all(s.complete for s in self.boxes.values()):
@@ -266,19 +277,58 @@ class Runner:
             if not self._submitted:
                 self._submitted = True
                 self._begin()
+            other = self._partner(name, part, kind, waiting)
             try:
-                boxes = replace(self.of_run, stamps={name: self._stamp(state, part)})
-                future = self.engine.submit(kind, run_task, state.shipped, boxes, part, state.tasks[part])
+                future = self._start(name, other, part, kind)
             except BrokenExecutor:
-                waiting.append((name, part))
+                waiting += [(n, part) for n in (name, other) if n is not None]
                 self.engine.restart()
                 continue
             self._running[future] = (name, part, kind)
+            if other is not None:
+                self._joined[future] = other
+                self.boxes[other].began = self.boxes[other].began or time.perf_counter()
             state.began = state.began or time.perf_counter()
             future.add_done_callback(self._finished.put)
             if alone:
                 break
         self._ready = waiting + self._ready
+
+    def _start(self, name: str, other: str | None, part: str, kind: str) -> Future[Any]:
+        """Give a worker one partition, or one of two boxes. Raises: BrokenExecutor."""
+        names = _both(name, other)
+        boxes = replace(self.of_run, stamps={n: self._stamp(self.boxes[n], part) for n in names})
+        if other is None:
+            state = self.boxes[name]
+            return self.engine.submit(kind, run_task, state.shipped, boxes, part, state.tasks[part])
+        return self.engine.submit(kind, run_together, [self.boxes[n].shipped for n in names], boxes, part)
+
+    def _partner(self, name: str, part: str, kind: str, waiting: deque[tuple[str, str]]) -> str | None:
+        """The box whose partition the same task makes; it is taken from those that wait. None: the task makes one.
+
+        A task that failed, or whose kernels nobody has compiled yet, is run by itself.
+        """
+        if name not in TOGETHER or kind != "cpu" or not all(n in self.boxes for n in TOGETHER):
+            return None
+        other = next(n for n in TOGETHER if n != name)
+        keys = [(n, part) for n in TOGETHER]
+        if any(key in self._attempts or key in self._crashed or key in self._not_before for key in keys):
+            return None
+        if self._uncompiled & {*TOGETHER} or ("together" in self._uncompiled and self._joined):
+            return None
+        state = self.boxes[other]
+        if (
+            part not in state.tasks
+            or part in state.done
+            or self._kind(other) != "cpu"
+            or not self._can_run(other, part)
+        ):
+            return None
+        for queue in (self._ready, waiting):
+            if (other, part) in queue:
+                queue.remove((other, part))
+                return other
+        return None
 
     def _begin(self) -> None:
         """Before the first task: workers inherit where what is compiled is kept."""
@@ -293,21 +343,24 @@ class Runner:
             if future not in self._running:
                 continue
             name, part, _ = self._running.pop(future)
-            state = self.boxes[name]
+            other = self._joined.pop(future, None)
+            names = _both(name, other)
             try:
-                self._done(state, part, future.result())
-                self._uncompiled.discard(name)
+                made = future.result()
+                for own, receipt in zip(names, made if other is not None else [made], strict=True):
+                    self._done(self.boxes[own], part, receipt)
+                self._uncompiled.discard(name if other is None else "together")
             except CorruptError as e:
-                self._retry(name, part, None if self._repair(e) else e)
+                self._retry(names, part, None if self._repair(e) else e)
             except RetryableError as e:
                 self.warn(f"{name}, partition {part}: {e.message}; trying again")
                 wait = 2.0 ** self._attempts.get((name, part), 0)  # a server that hiccups wants a moment
-                self._not_before[name, part] = time.monotonic() + wait
-                self._retry(name, part, e)
+                self._not_before |= {(own, part): time.monotonic() + wait for own in names}
+                self._retry(names, part, e)
             except BrokenExecutor as e:
                 broken = True
-                self._crashed[name, part] = self._crashed.get((name, part), 0) + 1
-                self._retry(name, part, e)
+                self._crashed |= {(own, part): self._crashed.get((own, part), 0) + 1 for own in names}
+                self._retry(names, part, e)
             except GpuCurateError:
                 raise
             except MemoryError as e:
@@ -317,21 +370,24 @@ class Runner:
             except Exception as e:
                 raise FatalError(f"{self._place(name, part)}: {type(e).__name__}: {e}") from e
         if broken:
-            for name, part, _ in self._running.values():
-                self._retry(name, part, None)
+            for future, (name, part, _) in self._running.items():
+                self._retry(_both(name, self._joined.get(future)), part, None)
             self._running.clear()
+            self._joined.clear()
             self.warn("a worker process died; its partitions are run again")
             self.engine.restart()
 
-    def _retry(self, name: str, part: str, error: BaseException | None) -> None:
-        key = (name, part)
-        self._attempts[key] = self._attempts.get(key, 0) + (error is not None)
-        if self._attempts[key] >= MAX_ATTEMPTS:
-            raise FatalError(
-                f"{self._place(name, part)}: failed {MAX_ATTEMPTS} times: {error}",
-                "if workers are killed for memory, set a smaller run.partition_bytes or fewer --workers",
-            ) from error
-        self._ready.append(key)
+    def _retry(self, names: Sequence[str], part: str, error: BaseException | None) -> None:
+        """Queue a partition again, of each box that its task was to make."""
+        for name in names:
+            key = (name, part)
+            self._attempts[key] = self._attempts.get(key, 0) + (error is not None)
+            if self._attempts[key] >= MAX_ATTEMPTS:
+                raise FatalError(
+                    f"{self._place(name, part)}: failed {MAX_ATTEMPTS} times: {error}",
+                    "if workers are killed for memory, set a smaller run.partition_bytes or fewer --workers",
+                ) from error
+            self._ready.append(key)
 
     def _place(self, name: str, part: str) -> str:
         """A task, and what it was at, for a message."""

@@ -90,17 +90,28 @@ class Contamination(Stage):
         return [b.reference.model_dump(include={"name", *RULE}) for b in self.benchmarks]
 
     def make(self, part: Part) -> Made:
-        indexes = indexes_of(part.boxes, self.benchmarks)
-        joint = _joint([index for index, _ in indexes.values()])
+        joint = self.joint(part.boxes)
 
         def match(text: TextColumn) -> dict[str, Any]:
             from gpu_curate.ops.ngrams.joint import probe_all
 
-            hits = probe_all(text, joint)  # words are hashed once for all sets
-            found = {n: _matches(h, i, len(text)) for h, (n, (i, _)) in zip(hits, indexes.items(), strict=True)}
-            return {f"{key}_{name}": made[key] for name, made in found.items() for key in (*_COLUMNS, "ngram")}
+            return self.matched(text, part.boxes, probe_all(text, joint))  # words are hashed once for all sets
 
-        columns, how, more = part.compute(match)  # once for all sets: the text is read and uploaded once
+        return self.made(part, *part.compute(match))
+
+    def joint(self, boxes: Boxes) -> JointIndex:
+        """All sets, to be looked for at once."""
+        return _joint([index for index, _ in indexes_of(boxes, self.benchmarks).values()])
+
+    def matched(self, text: TextColumn, boxes: Boxes, hits: list[Any]) -> dict[str, Any]:
+        """The columns of a partition, from the hits of each set in its texts."""
+        indexes = indexes_of(boxes, self.benchmarks)
+        found = {n: _matches(h, i, len(text)) for h, (n, (i, _)) in zip(hits, indexes.items(), strict=True)}
+        return {f"{key}_{name}": made[key] for name, made in found.items() for key in (*_COLUMNS, "ngram")}
+
+    def made(self, part: Part, columns: dict[str, Any], how: str, more: dict[str, Any]) -> Made:
+        """What is written of a partition."""
+        indexes = indexes_of(part.boxes, self.benchmarks)
         write_table(part.path(HITS), _hits(indexes, columns))
         for name, (_, ids) in indexes.items():
             item = columns[f"item_{name}"]

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -82,6 +82,13 @@ class ReferenceCounts(Counts):
     set: str = ""
 
 
+class SetTask(NamedTuple):
+    """One set to read."""
+
+    number: int  # in the recipe
+    first_file: int  # number of its first file
+
+
 class References(Stage):
     """Read the items of every reference set.
 
@@ -107,18 +114,21 @@ class References(Stage):
     def outside(self) -> Any:
         return [[(f.relative, f.size, f.identity) for f in files] for _, files in reference_files(self.references)]
 
-    def plan(self, boxes: Boxes) -> Mapping[str, int]:
-        passed = {r.name: listing.passed_over.facts() for r, listing in reference_listings(self.references)}
+    def plan(self, boxes: Boxes) -> Mapping[str, SetTask]:
+        listings = reference_listings(self.references)
+        passed = {r.name: listing.passed_over.facts() for r, listing in listings}
         write_json(boxes.box(self.name).folder / PASSED_OVER, {name: facts for name, facts in passed.items() if facts})
-        return {f"{i:06d}": i for i, r in enumerate(self.references) if r.from_ is None}
+        first = MAX_FILES + np.cumsum([0, *(len(listing.files) for _, listing in listings)])
+        own = [i for i, r in enumerate(self.references) if r.from_ is None]
+        return {f"{i:06d}": SetTask(i, int(first[i])) for i in own}
 
     def make(self, part: Part) -> Made:
         from gpu_curate.text.normalize import normalizer
 
         normalize = normalizer(self.normalize)
-        sets = reference_files(self.references)
-        reference, files = sets[part.task]
-        first = MAX_FILES + sum(len(own) for _, own in sets[: part.task])
+        task: SetTask = part.task
+        ((reference, files),) = reference_files([self.references[task.number]])  # the hub is asked for this set alone
+        first = task.first_file
         rows: dict[str, list[Any]] = {name: [] for name in COLUMNS.names}
         fields: dict[str, list[Any]] = {name: [] for name in _FIELDS.names}
         nbytes = 0

@@ -75,16 +75,28 @@ class Signatures(Stage):
         return ("xxhash",)
 
     def make(self, part: Part) -> Made:
+        return self.made(part, *part.compute(lambda text: lsh.hash_documents(text, self.plain, self.one_scope(part))))
+
+    @property
+    def plain(self) -> lsh.Fuzzy | None:
+        return None if self.fuzzy is None else fuzzy_of(self.fuzzy)
+
+    def _scope(self, part: Part) -> np.ndarray:
+        """uint64 of every document."""
+        documents = str(self.follows)
+        if self._by_group:
+            return scope_keys(part.read(documents, ["source", "group"]), self.fuzzy)
+        return np.zeros(part.counts(documents, Counts).documents, np.uint64)
+
+    def one_scope(self, part: Part) -> bool:
+        return not self._by_group or not self._scope(part).any()
+
+    def made(self, part: Part, made: dict[str, Any], how: str, more: dict[str, Any]) -> Made:
+        """What is written of the hashes of a partition."""
         from gpu_curate.buckets import write_tables  # loads Numba, which a run with nothing to do does without
         from gpu_curate.ops.bands import band_hashes
 
-        fuzzy, documents = self.fuzzy, str(self.follows)
-        plain = None if fuzzy is None else fuzzy_of(fuzzy)
-        if self._by_group:
-            scope_N = scope_keys(part.read(documents, ["source", "group"]), fuzzy)
-        else:
-            scope_N = np.zeros(part.counts(documents, Counts).documents, np.uint64)
-        made, how, more = part.compute(lambda text: lsh.hash_documents(text, plain, bands=not scope_N.any()))
+        fuzzy, scope_N = self.fuzzy, self._scope(part)
         columns: dict[str, Any] = {
             "content_hi": made["content"][:, 0],
             "content_lo": made["content"][:, 1],

@@ -9,11 +9,15 @@ import strategies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu_curate import lsh
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError
+from gpu_curate.ops.bands import BandSpec
+from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.ops.ngrams import NgramIndex, coverage, probe
 from gpu_curate.ops.ngrams.joint import JointIndex, probe_all
 from gpu_curate.ops.words.cpu import CHUNK
+from gpu_curate.stages.together import hash_and_probe
 
 PARAGRAPH = "the ferry leaves at nine from the north pier and returns at six in the evening every day of the week"
 # Few words, so that texts share n-grams by chance.
@@ -51,6 +55,23 @@ def assert_equal_to_reference(
     assert item_N.tolist() == [item for _, _, item in expected]
     assert hits_N.tolist() == [len(found) for found, _, _ in expected]
     assert (coverage_N.dtype, item_N.dtype, hits_N.dtype) == (np.float32, np.int64, np.int32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.one_of(MIXED, TEXTS), max_size=5), st.lists(MIXED, max_size=3), st.sampled_from(["affine", "fmix64"])
+)
+def test_one_pass_gives_signatures_and_hits(documents, items, family):
+    """As `signatures` and `probe` give them, whatever is shorter than a shingle, an anchor or an n-gram."""
+    items = [*items, " ".join(f"w{i}" for i in range(20)).encode()]
+    text = TextColumn.from_texts([*documents, *items, b"a b", b"x " * CHUNK + items[-1] + b" y" * CHUNK, b""])
+    index, spec = NgramIndex.build(TextColumn.from_texts(items), 9), MinHashSpec(5, 16, 7, family)
+    fuzzy = lsh.Fuzzy(spec, BandSpec(2, 8))
+    hashes, (hits,) = hash_and_probe(text, fuzzy, True, JointIndex.of([index]))
+    alone = lsh.hash_documents(text, fuzzy, True)
+    assert hashes.keys() == alone.keys()
+    assert all(np.array_equal(hashes[name], alone[name]) for name in alone)
+    assert [a.tolist() for a in hits] == [a.tolist() for a in probe(text, index)]
 
 
 # Two words, so that long n-grams recur; a document is in several pieces of the item.

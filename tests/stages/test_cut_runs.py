@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,7 +17,10 @@ from gpu_curate import config
 from gpu_curate.api import pipeline
 from gpu_curate.cuts import joined
 from gpu_curate.errors import ConfigError
+from gpu_curate.inquiry.certificate import certificate
+from gpu_curate.inquiry.diff import diff
 from gpu_curate.inquiry.explain import explain
+from gpu_curate.inquiry.forget import forget
 from gpu_curate.inquiry.funnel import funnel
 from gpu_curate.inquiry.stored import Stored
 from gpu_curate.report.page import page
@@ -153,6 +157,34 @@ def test_cuts_are_a_view_of_sql(cut_run):
     assert [(r["doc_id"], r["size"]) for r in rows] == [
         (2, len(QUOTE.encode())), (5, len(QUOTE.encode())), (6, len(ITEM) + 1)
     ]  # fmt: skip
+
+
+def test_a_cut_document_is_forgotten_and_runs_are_compared(cut_run, tmp_path, tokenizer):
+    run, texts, left = cut_run
+    copied = tmp_path / "copied"
+    shutil.copytree(run, copied, symlinks=True)
+    receipt = forget(copied, ["2"])
+    tokens = load(Tokenizer(path=str(tokenizer))).encode_batch([left[2]])[1].tolist()
+    assert receipt["tokens"] == tokens[0] + 1
+    assert "cut_tokens" in receipt["holds_still"]
+    assert verify((copied / "shards").resolve()) == []
+    assert explain(Stored(copied), 2)["reason"] == "forgotten"
+    (tmp_path / "drop").mkdir()
+    data = recipe(tmp_path, tokenizer, texts, "drop")
+    data["sources"][0]["path"] = read_json(run / "run.json")["config"]["sources"][0]["path"]
+    pipeline.execute(config.parse(data), tmp_path / "other")
+    changes = diff(Stored(run), Stored(tmp_path / "other"))["changes"]
+    assert [(c["a"], c["b"], c["documents"]) for c in changes] == [("kept", "contaminated", 1)]
+
+
+def test_words_that_are_cut_out_of_a_survivor_are_lost_with_its_copy(tmp_path, tokenizer):
+    rng = random.Random(4)
+    base = document(rng, 40)
+    texts = [f"{base}\n\n{QUOTE}", f"{base}\n\n{QUOTE} end", *(document(rng) for _ in range(4))]
+    pipeline.execute(config.parse(recipe(tmp_path, tokenizer, texts) | {"dedup": {}}), tmp_path / "run")
+    facts = certificate(Stored(tmp_path / "run"))
+    assert facts["removed"] == 1
+    assert 20 <= facts["lost_words"] <= 21
 
 
 def files_of(run):

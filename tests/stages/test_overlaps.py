@@ -210,6 +210,8 @@ def test_a_ready_set_is_read_from_a_local_copy(tmp_path, tokenizer):
         _, facts = execute(tmp_path / f"r{number}", tokenizer, texts, [{"benchmark": "gsm8k", **place}])
         assert facts["documents"]["dropped"] == {"contaminated": 1}
         assert facts["contamination"]["gsm8k"]["items_found"]["items"] == 1
+        manifest = (tmp_path / f"r{number}" / "run" / "shards" / "manifest.json").read_text()
+        assert str(tmp_path) not in manifest  # no folder of this machine goes out with the shards
 
 
 def test_every_ready_set_is_a_reference():

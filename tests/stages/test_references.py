@@ -16,7 +16,9 @@ from gpu_curate import config
 from gpu_curate.api import pipeline
 from gpu_curate.document import MAX_FILES, ROW_BITS
 from gpu_curate.errors import ConfigError
+from gpu_curate.stages import together
 from gpu_curate.stages.reference_sets import items
+from gpu_curate.stages.together import hash_and_probe
 from gpu_curate.store.files import read_json
 
 
@@ -158,6 +160,8 @@ def test_indexes_are_built_once_and_the_text_read_once_however_many_sets(tmp_pat
     build, compute = NgramIndex.build, backend.compute
     monkeypatch.setattr(NgramIndex, "build", lambda *args: (built.append(1), build(*args))[1])
     monkeypatch.setattr(backend, "compute", lambda *args: (read.append(1), compute(*args))[1])
+    joined = []
+    monkeypatch.setattr(together, "hash_and_probe", lambda *args: (joined.append(1), hash_and_probe(*args))[1])
     rng = random.Random(8)
     references = [
         {"name": f"e{k}", "path": jsonl(tmp_path / f"e{k}.jsonl", [document(rng)]), "action": "decontaminate"}
@@ -168,7 +172,8 @@ def test_indexes_are_built_once_and_the_text_read_once_however_many_sets(tmp_pat
     parts = len(list((run / "contamination").glob("*.parquet")))
     assert parts >= 3
     assert len(built) == 10
-    assert len(read) == 3 * parts  # signatures, scores, contamination
+    assert len(read) == parts  # scores; signatures and contamination share a read
+    assert len(joined) == parts
 
 
 def test_a_run_with_nothing_to_do_tests_no_set_again(tmp_path, tokenizer, monkeypatch):
@@ -352,3 +357,32 @@ def test_a_parquet_reference_whose_pages_end_early_is_an_error(tmp_path):
     path.write_bytes(data)
     with pytest.raises(ConfigError, match=r"e\.parquet cannot be read: 200 rows, its footer has 300"):
         list(items(str(path), ["text"]))
+
+
+def test_a_partition_of_both_is_that_of_each_alone(tmp_path, tokenizer, monkeypatch):
+    """Signatures and contamination from one read; each is reused by itself, and one that is gone is made again by itself."""
+    from gpu_curate.runs.scheduler import Runner
+
+    rng = random.Random(12)
+    texts = [document(rng, 40) for _ in range(60)]
+    path = jsonl(tmp_path / "e.jsonl", [texts[3][:400], document(rng)])
+    references = [{"name": "e", "path": path, "action": "decontaminate"}]
+    keys = {"run": {"engine": "inline", "partition_bytes": 65536}}
+    kept = []
+    for name in ("together", "apart"):
+        if name == "apart":
+            monkeypatch.setattr(Runner, "_partner", lambda *args: None)
+        (tmp_path / name).mkdir()
+        run, _ = execute(tmp_path / name, tokenizer, texts, references, **keys)
+        folders = read_json(run / "run.json")["folders"]
+        files = [p for box in ("signatures", "contamination") for p in sorted((run / folders[box]).glob("part-*"))]
+        kept.append({p.name: p.read_bytes() for p in files})
+        assert len(kept[-1]) >= 8
+    assert kept[0] == kept[1]
+    monkeypatch.undo()
+    run = tmp_path / "together" / "run"
+    part = sorted((run / "contamination").glob("part-*.parquet"))[0]
+    part.unlink()
+    again = pipeline.execute(config.parse(read_json(run / "run.json")["config"]), run)
+    assert again.reused["signatures"] == len(list((run / "signatures").glob("part-*.parquet")))
+    assert part.read_bytes() == kept[0][part.name]

@@ -227,14 +227,18 @@ def sign_documents(
             sig_NH[d, r] = row[r]
 
 
-def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[np.ndarray, np.ndarray]:
-    """See `gpu_curate.ops.minhash.signatures`."""
+def parameters_of(spec: MinHashSpec) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]:
+    """multiplier_H and seed_H of `update`, H rounded up to whole vectors; one is empty."""
     parameters = np.zeros(-(-spec.num_hashes // TAIL_ROWS) * TAIL_ROWS, np.uint64)
     parameters[: spec.num_hashes] = spec.parameters()
     if spec.family == "affine":
-        multiplier_H, seed_H = parameters.astype(np.uint32), parameters[:0]
-    else:
-        multiplier_H, seed_H = np.zeros(0, np.uint32), parameters
+        return parameters.astype(np.uint32), parameters[:0]
+    return np.zeros(0, np.uint32), parameters
+
+
+def signatures(text: TextColumn, spec: MinHashSpec) -> tuple[np.ndarray, np.ndarray]:
+    """See `gpu_curate.ops.minhash.signatures`."""
+    multiplier_H, seed_H = parameters_of(spec)
     sig_NH = np.empty((len(text), spec.num_hashes), np.uint32)
     n_shingles_N = np.empty(len(text), np.int64)
     sign_documents(

@@ -1,7 +1,6 @@
 """CPU twin of `ngrams`: documents stream through the word scratch; a bit filter turns almost every n-gram away.
 
-Where all n-grams have many words (13 in English), not every run of a document is looked up, but one in `step` short ones:
-every n-gram holds such an anchor (`Anchors`), so none is missed, and around an anchor that is found every run is looked at.
+Where all n-grams have many words (13 in English), not every run of a document is looked up: see `anchored`.
 
 The filter has 16 bits an n-gram of the index or more, one of which is set: at most 6 % of foreign n-grams pass it. The
 directory then leads to the few indexed n-grams with the same top bits. Both are addressed by the hash, which is uniform.
@@ -17,6 +16,7 @@ from gpu_curate.jit import I64, U64, njit
 from gpu_curate.ops.minhash.cpu import roll
 from gpu_curate.ops.mix import GOLDEN
 from gpu_curate.ops.ngrams import Anchors, NgramIndex
+from gpu_curate.ops.ngrams.anchored import probe_anchored
 from gpu_curate.ops.simd import as_input, fmix64
 from gpu_curate.ops.words import MIN_WEIGHT, UNIT
 from gpu_curate.ops.words.cpu import CHUNK_WORDS, Work, chunk_words, scratch, weighted_words
@@ -266,95 +266,13 @@ def _probe_documents(
     return doc[:hits], gram[:hits]
 
 
-@njit
-def _is_in(
-    x: int, filter_bits: int, bit_filter: NDArray[np.uint64], directory: NDArray[np.int64], gram_G: NDArray[np.uint64]
-) -> int:
-    """Place of a hash among the sorted ones; -1: it is none of them."""
-    bit = x >> U64(64 - filter_bits)
-    if not (bit_filter[I64(bit >> U64(6))] >> (bit & U64(63))) & U64(1):
-        return I64(-1)
-    prefix = I64(bit >> U64(4))
-    for g in range(directory[prefix], directory[prefix + 1]):
-        if gram_G[g] == x:
-            return I64(g)
-    return I64(-1)
-
-
-@njit
-def _hash_run(hash_W: NDArray[np.uint64], first: int, width: int) -> int:
-    h = U64(width)
-    for t in range(width):
-        h = h * K + hash_W[first + t]
-    return fmix64(h)
-
-
-@njit
-def _probe_anchored(
-    chars: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    work: Work,
-    anchor_words: int,
-    step: int,
-    anchor_G: NDArray[np.uint64],
-    anchor_bits: int,
-    anchor_filter: NDArray[np.uint64],
-    anchor_directory: NDArray[np.int64],
-    width_K: NDArray[np.int64],
-    gram_G: NDArray[np.uint64],
-    filter_bits: int,
-    bit_filter: NDArray[np.uint64],
-    directory: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """As `_probe_documents`, by anchors."""
-    doc = np.empty(1024, np.int64)
-    gram = np.empty(1024, np.int64)
-    hits = I64(0)
-    last_doc_G = np.full(gram_G.size, -1, np.int64)
-    longest = width_K[width_K.size - 1]
-    # words that an n-gram around the next anchor may begin with, and those that wait for the words behind them
-    hash_W = np.empty(2 * longest + step + CHUNK_WORDS, np.uint64)
-    unweighted = np.empty(0, np.uint8)
-    for d in range(offsets.size - 1):
-        words, anchor = I64(0), I64(0)  # words in hash_W, and where there the next anchor begins
-        i, end, cut, h = offsets[d], offsets[d + 1], I64(0), U64(0)
-        while i < end:
-            i, count, cut, h = chunk_words(chars, i, end, cut, h, work, hash_W, unweighted, words)
-            words += count
-            # of an anchor all n-grams that hold it are looked at, so their words must be there, or the document's end
-            last = words - (anchor_words if i == end else longest)
-            while anchor <= last:
-                x = _hash_run(hash_W, anchor, anchor_words)
-                if _is_in(x, anchor_bits, anchor_filter, anchor_directory, anchor_G) >= 0:
-                    for turn in range(width_K.size):
-                        width = width_K[turn]
-                        first = max(anchor + anchor_words - width, I64(0))
-                        for j in range(first, min(anchor, words - width) + 1):
-                            g = _is_in(_hash_run(hash_W, j, width), filter_bits, bit_filter, directory, gram_G)
-                            if g >= 0 and last_doc_G[g] != d:
-                                last_doc_G[g] = d
-                                if hits == doc.size:
-                                    doc = np.append(doc, np.empty_like(doc))
-                                    gram = np.append(gram, np.empty_like(gram))
-                                doc[hits] = d
-                                gram[hits] = g
-                                hits += 1
-                anchor += step
-            first = max(min(anchor + anchor_words - longest, words), I64(0))
-            words -= first
-            anchor -= first
-            for t in range(words):
-                hash_W[t] = hash_W[first + t]
-    return doc[:hits], gram[:hits]
-
-
 def probe(text: TextColumn, index: NgramIndex) -> tuple[np.ndarray, np.ndarray]:
     """See `gpu_curate.ops.ngrams.probe`."""
     if len(index.gram_G) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     anchors = index.anchors
     if anchors is not None:
-        found = _probe_anchored(
+        found = probe_anchored(
             as_input(text.chars),
             as_input(text.offsets),
             scratch(),
@@ -370,7 +288,7 @@ def probe(text: TextColumn, index: NgramIndex) -> tuple[np.ndarray, np.ndarray]:
             index.filter,
             index.directory,
         )
-        return _in_order(*found)
+        return in_order(*found)
     # Where all n-grams that were weighed have one number of words (13, if the items are English), nothing need be weighed.
     weighed = len(index.width_K) > len(index.whole_K) + 1
     doc_M, gram_M = _probe_documents(
@@ -386,10 +304,10 @@ def probe(text: TextColumn, index: NgramIndex) -> tuple[np.ndarray, np.ndarray]:
         index.filter,
         index.directory,
     )
-    return _in_order(doc_M, gram_M)
+    return in_order(doc_M, gram_M)
 
 
-def _in_order(doc_M: NDArray[np.int64], gram_M: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def in_order(doc_M: NDArray[np.int64], gram_M: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     order = np.lexsort((gram_M, doc_M))
     return doc_M[order], gram_M[order]
 

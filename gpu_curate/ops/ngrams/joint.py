@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_curate.document import TextColumn, is_cupy
+from gpu_curate.document import Array, TextColumn, is_cupy
 from gpu_curate.ops.ngrams import NgramIndex, probe
 from gpu_curate.ops.ngrams.cpu import joined_anchors
 
@@ -65,10 +65,15 @@ def _places(union: NgramIndex, index: NgramIndex) -> NDArray[np.int64]:
 
 def probe_all(text: TextColumn, joint: JointIndex) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """What `probe` gives for each of the indexes, on the host."""
+    return apart(joint, [probe(text, union) for union, _ in joint.groups])
+
+
+def apart(joint: JointIndex, hits: Sequence[tuple[Array, Array]]) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The hits of each index, from those of every group."""
     none = np.zeros(0, np.int64)
     found = [(none, none)] * joint.size
-    for union, members in joint.groups:
-        doc_M, gram_M = (a.get() if is_cupy(a) else a for a in probe(text, union))
+    for (_, members), of_group in zip(joint.groups, hits, strict=True):
+        doc_M, gram_M = (a.get() if is_cupy(a) else a for a in of_group)
         for k, place_G in members:
             place_M = place_G[gram_M]
             own = place_M >= 0
