@@ -13,6 +13,7 @@ from places import SHARED
 os.environ.pop(
     "COLUMNS", None
 )  # set by those that run tests in several processes; tests of narrow output set their own
+os.fsync = lambda fd: None  # a tenth of the time of a small run; no test cuts the power
 
 
 @pytest.fixture

@@ -443,7 +443,7 @@ def test_sigkill_at_random_moments_changes_no_byte(tmp_path, corpus, tokenizer, 
         == 0
     )
     whole = time.monotonic() - start
-    killed, kills = 0, soak_cases(8, 40)
+    killed, kills = 0, soak_cases(4, 40)
     while killed < kills:
         process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

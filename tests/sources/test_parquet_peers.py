@@ -134,7 +134,7 @@ def in_child(work):
 def test_mutants_of_parquet_files_lose_nothing_that_pyarrow_reads(seeds, tmp_path, soak_cases):
     noise = random.Random(2)
     outcomes = []
-    for _ in range(soak_cases(60, 3000)):
+    for _ in range(soak_cases(25, 3000)):
         data = bytearray(noise.choice(seeds))
         footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
         for _ in range(noise.choice([1, 1, 2, 4])):
