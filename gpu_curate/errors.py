@@ -7,8 +7,9 @@
     │   └── RefusedFooter      of one file nothing can be read: the process that read its footer did not survive it
     ├── CorruptError     a published file differs from its receipt: it is discarded and made again
     ├── RetryableError   the same task may succeed if tried again (a network hiccup)
-    ├── DeviceError      the GPU cannot be used or failed: the run stops and says why
-    │   └── DeviceFull         one document does not fit on it: the CPU twin takes the partition, and the report says so
+    ├── DeviceError      the GPU cannot be used: the run stops and says why
+    │   ├── DeviceFull         one document does not fit on it: the CPU twin takes the partition, and the report says so
+    │   └── DeviceLost         it failed in the middle of a task: the partition goes on elsewhere, the report names the device
     └── FatalError       the run stops; nothing half-written stays under a final name
         └── NothingKeptError   there is nothing to write: the report is written all the same
 
@@ -68,6 +69,20 @@ class DeviceError(GpuCurateError):
 
 class DeviceFull(DeviceError):
     pass
+
+
+class DeviceLost(DeviceError):
+    """CUDA failed, other than by lack of memory; the process that it failed in can use no device any more.
+
+    Attributes:
+        device: as in CUDA_VISIBLE_DEVICES, or the address of the worker that has it.
+        gone: the device itself is out of order or taken: another process would fare no better.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, device: str = "", gone: bool = False):
+        super().__init__(message, hint)
+        self.args = (self.message, self.hint, device, gone)  # so that it survives pickling
+        self.device, self.gone = device, gone
 
 
 class FatalError(GpuCurateError):

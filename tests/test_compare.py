@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from gpu_curate import cli, config
 from gpu_curate.device import backend
+from gpu_curate.device.probe import Found
 from gpu_curate.device.runtime import Device, source, to_device
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.runs.engines import LocalEngine
@@ -31,7 +32,7 @@ emulator = pytest.mark.skipif(not available(), reason="no C++ compiler: the emul
 def short_measurements(monkeypatch):
     monkeypatch.setattr(compare, "MIN_SECONDS", 0)
     monkeypatch.setattr(compare, "REPEATS", 1)
-    monkeypatch.setattr(backend, "probe_devices", lambda: ([], "no CUDA device: this is a test"))
+    monkeypatch.setattr(backend, "probe_devices", lambda: Found((), "no CUDA device: this is a test"))
 
 
 @pytest.fixture(scope="module")

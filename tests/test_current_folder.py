@@ -134,6 +134,7 @@ WORKER = """
 import os, sys
 sys.path[:] = [p for p in sys.path if p not in ("", os.getcwd())]
 from gpu_curate.runs.engines import make_engine
+from gpu_curate.runs.workers import CPU
 
 
 def look(_):
@@ -142,8 +143,8 @@ def look(_):
 
 
 if __name__ == "__main__":
-    engine = make_engine(sys.argv[1], 1, [])
-    print(engine.submit("cpu", look, 0).result())
+    engine = make_engine(sys.argv[1], 1, {})
+    print(engine.submit(CPU, look, 0).result())
     engine.close()
 """
 

@@ -175,7 +175,7 @@ def test_images_are_pinned_and_run_as_no_root_with_a_health_check(file):
     (user,) = arguments(file, "USER")
     assert int(user.split(":")[0]) >= 1000
     assert f"--uid {user.split(':')[0]} " in " ".join(arguments(file, "RUN"))
-    gpu = ', "--gpu"' if file.name.endswith("gpu") else ""
+    gpu = ', "--gpu", "--quick"' if file.name.endswith("gpu") else ""
     (check,) = arguments(file, "HEALTHCHECK")
     assert check.endswith(f'CMD ["gpu-curate", "doctor"{gpu}]')
     (entry,) = arguments(file, "ENTRYPOINT")

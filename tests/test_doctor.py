@@ -27,7 +27,7 @@ from places import ROOT
 from typer.testing import CliRunner
 
 from gpu_curate import cli
-from gpu_curate.device import backend
+from gpu_curate.device import probe
 from gpu_curate.device.runtime import source
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops.catalogue import OPS
@@ -76,7 +76,7 @@ def test_a_machine_without_a_gpu_is_usable_and_says_what_is_missing(monkeypatch)
 
 
 def test_what_the_gpu_path_lacks_fails_when_it_is_required(monkeypatch):
-    if backend.probe_devices()[0]:
+    if probe.device_ids()[0]:
         pytest.skip("this machine has a CUDA device")
     only(monkeypatch, "driver", "kernels")
     assert CliRunner().invoke(cli.app, ["doctor"]).exit_code == 0
@@ -373,7 +373,7 @@ def test_cupy_without_a_usable_device_is_missing_and_with_a_wrong_driver_failed(
     cuda = SimpleNamespace(runtime=runtime, nvrtc=SimpleNamespace(getVersion=lambda: (13, 1)))
     fake = SimpleNamespace(__version__="14.2.0", cuda=cuda, __spec__=SimpleNamespace(name="cupy"))
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    monkeypatch.setattr(backend, "probe_devices", lambda: ([], reason))
+    monkeypatch.setattr(probe, "probe_devices", lambda: probe.Found((), reason))
     (check,) = probes.PROBES["cupy"].run()
     assert check.status == status
     assert check.detail == f"14.2.0, CUDA runtime 13.1, NVRTC 13.1; {reason}"
@@ -514,3 +514,41 @@ def test_what_only_a_gpu_needs_is_not_called_missing_on_a_machine_without_one(mo
     assert "install the NVIDIA driver" not in shown.stdout
     assert "GPU: driver ..." in shown.stderr
     assert "snaptokens" not in shown.stdout
+
+
+def test_every_device_is_tested_in_a_process_of_its_own(monkeypatch):
+    """What is wrong with one says nothing of the others, and none of them keeps a context."""
+
+    def in_process(name, device):
+        wrong = [Check("self-test, GPU", "words", "failed", "hash_W at (3,)", "report it", True)]
+        return [Check("self-test, GPU", "bands", "ok", "", None, True), *(wrong if device == "GPU-b" else [])]
+
+    monkeypatch.setattr(probes, "device_ids", lambda: (["GPU-a", "GPU-b"], ""))
+    monkeypatch.setattr(probes, "in_process", in_process)
+    good, bad = probes.PROBES["kernels"].run()
+    assert (good.name, good.status, good.detail) == ("device GPU-a", "ok", "1 ops equal the CPU")
+    assert (bad.name, bad.status, bad.detail) == ("words, device GPU-b", "failed", "hash_W at (3,)")
+
+
+def test_a_device_that_is_left_out_is_named_beside_those_that_work(monkeypatch):
+    runtime = SimpleNamespace(runtimeGetVersion=lambda: 13000)
+    cuda = SimpleNamespace(runtime=runtime, nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)))
+    fake = SimpleNamespace(__version__="14.2.0", cuda=cuda, __spec__=SimpleNamespace(name="cupy"))
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    reason = "1 of 2 CUDA devices; left out: GPU-a: cudaErrorECCUncorrectable"
+    monkeypatch.setattr(probe, "probe_devices", lambda: probe.Found(("GPU-b",), reason, frozenset({"GPU-b"})))
+    good, bad = probes.PROBES["cupy"].run()
+    assert (good.status, bad.status) == ("ok", "failed")
+    assert good.detail.endswith("one process at a time: GPU-b")
+    assert bad.detail == reason
+    monkeypatch.setattr(probe, "probe_devices", lambda: probe.Found((), "0: RuntimeError: Failed to find CUDA headers"))
+    (check,) = probes.PROBES["cupy"].run()
+    assert check.remedy == "pip install 'cupy-cuda13x[ctk]'"
+
+
+def test_quick_touches_no_device(monkeypatch):
+    looked = []
+    monkeypatch.setattr(diagnosis, "in_process", lambda name: looked.append(name) or [])
+    diagnosis.diagnose(quick=True)
+    assert not {"kernels", "components", "cupy", "cudf", "curator"} & set(looked)
+    assert {"driver", "nvml", "cpu", "libraries"} <= set(looked)

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from test_cudf_columns import strings
 from gpu_curate import config as configs
 from gpu_curate.api import pipeline
 from gpu_curate.device import cudf_columns
+from gpu_curate.device.runtime import cuda_fault
 from gpu_curate.errors import CorruptError, FatalError
 from gpu_curate.report.samples import Library
 from gpu_curate.runs.checks import without_effect
@@ -441,6 +443,11 @@ class StandIn(types.ModuleType):
 
     Series = Series
 
+    @staticmethod
+    def own(table: pa.Table) -> pa.Table:
+        """What is read of a partition's own column."""
+        return table
+
     def get_option(self, name: str) -> bool:
         return {"spill": False}[name]
 
@@ -459,7 +466,7 @@ class StandIn(types.ModuleType):
         (column,) = columns
         if isinstance(paths, str):  # the column of a partition that has one
             assert row_groups is None
-            return Frame(pq.read_table(paths, columns=columns))
+            return Frame(self.own(pq.read_table(paths, columns=columns)))
         assert dataset_kwargs == {"partitioning": None}
         assert allow_mismatched_pq_schemas
         self.calls.append("parquet")
@@ -495,6 +502,53 @@ def test_cudf_reads_the_rows_that_are_documents(tmp_path, monkeypatch):
     for path in paths(context):
         assert on_device(path) == (texts(path), None)
     assert set(cudf.calls) == {"parquet"}
+
+
+def _refused(table: pa.Table) -> pa.Table:
+    raise RuntimeError("Parquet header parsing failed")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        (_refused, "cuDF: RuntimeError: Parquet header parsing failed"),
+        (lambda table: table.slice(1), "cuDF reads {less} texts of"),
+        (
+            lambda table: pa.table({"text": pa.array(["x"] * len(table))}),
+            "cuDF reads {n} texts of {n} bytes where there",
+        ),
+        (lambda table: table, None),
+    ],
+)
+def test_a_partition_s_own_texts_that_cudf_cannot_read_or_reads_otherwise_are_read_by_the_cpu(
+    tmp_path, monkeypatch, own, why
+):
+    monkeypatch.setattr(sys.modules[__name__], "LINES", CLEAN[:12])
+    context = read(tmp_path / "r", [jsonl(tmp_path)], by_reference=[])
+    put(monkeypatch).own = own
+    path, receipt = paths(context)[0], next(iter(context.box("documents").receipts()))
+    n = len(texts(path))
+    text, reason = device_text(path, receipt.counts.bytes)
+    assert [text.raw(i) for i in range(len(text))] == texts(path)
+    assert reason is None if why is None else reason.startswith(why.format(n=n, less=n - 1))
+
+
+@needs_compiler
+def test_a_device_that_fails_while_cudf_reads_is_no_fault_of_the_text(tmp_path, monkeypatch):
+    context = read(tmp_path / "r", [jsonl(tmp_path)], by_reference=[])
+
+    def lost(table: pa.Table) -> pa.Table:
+        raise RuntimeError("CUDA error encountered at: reader.cu: 700 cudaErrorIllegalAddress")
+
+    from cudasim.device import emulated
+
+    put(monkeypatch).own = lost
+    device = replace(emulated(), fault=cuda_fault)
+    for module in ("gpu_curate.device.runtime", "gpu_curate.device.cudf_columns"):
+        monkeypatch.setattr(f"{module}.cuda", lambda: device)
+    with pytest.raises(RuntimeError, match="cudaErrorIllegalAddress"):
+        device_text(paths(context)[0])
 
 
 @needs_compiler

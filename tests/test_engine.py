@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 
 import pytest
 import yaml
@@ -23,6 +23,7 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.runs import pipeline as runner
 from gpu_curate.runs import scheduler
 from gpu_curate.runs.engines import LocalEngine, make_engine
+from gpu_curate.runs.workers import CPU
 
 
 @pytest.mark.parametrize("kill", [True, False])
@@ -35,9 +36,9 @@ def test_no_thread_of_a_pool_outlives_its_engine(monkeypatch, kill):
         close(self)
 
     monkeypatch.setattr(pools._ThreadWakeup, "close", slow_close)
-    engine = LocalEngine(1, [])
-    future = engine.submit("cpu", time.sleep, 30 if kill else 0)
-    manager = engine._pools["cpu"]._executor_manager_thread
+    engine = LocalEngine(1, {})
+    future = engine.submit(CPU, time.sleep, 30 if kill else 0)
+    manager = engine._pools[CPU]._executor_manager_thread
     if not kill:
         future.result()
     engine.close(kill=kill)
@@ -79,7 +80,7 @@ def test_an_interrupt_while_the_runner_waits_leaves_no_lock_taken(tmp_path, monk
 
     monkeypatch.setattr(scheduler, "SimpleQueue", Interrupted)
     write_inputs(tmp_path, documents=20)
-    engine = LocalEngine(1, [])
+    engine = LocalEngine(1, {})
     monkeypatch.setattr(runner, "make_engine", lambda *args: engine)
     submit = engine.submit
     monkeypatch.setattr(engine, "submit", lambda *args: taken.append(submit(*args)) or taken[-1])
@@ -111,7 +112,7 @@ def test_a_cluster_whose_client_fails_is_closed(monkeypatch, error, raised):
     monkeypatch.setattr(distributed, "LocalCluster", Cluster)
     monkeypatch.setattr(distributed, "Client", client)
     with pytest.raises(raised or type(error)):
-        make_engine("dask", 1, [])
+        make_engine("dask", 1, {})
     assert Cluster.open == 0
 
 
@@ -119,7 +120,7 @@ def test_a_cluster_whose_client_fails_is_closed(monkeypatch, error, raised):
 def test_a_run_that_fails_before_its_first_task_closes_its_engine(tmp_path, monkeypatch, broken):
     write_inputs(tmp_path, documents=20)
     closed = []
-    engine = LocalEngine(1, [])
+    engine = LocalEngine(1, {})
     monkeypatch.setattr(engine, "close", lambda kill=False: closed.append(kill))
     monkeypatch.setattr(runner, "make_engine", lambda *args: engine)
 
@@ -138,10 +139,12 @@ class RecordingEngine:
     def __init__(self):
         self.events, self._pool = [], ThreadPoolExecutor(4)
 
-    def slots(self, kind):
-        return 4 if kind == "cpu" else 0
+    steals, max_failures, worker_died = False, 1, (BrokenExecutor,)
 
-    def submit(self, kind, function, *args):
+    def places(self):
+        return {CPU: 4}
+
+    def submit(self, place, function, *args):
         self.events.append(("begin", args[0].name))
 
         def task():
@@ -151,8 +154,11 @@ class RecordingEngine:
 
         return self._pool.submit(task)
 
-    def restart(self):
+    def restart(self, place):
         raise AssertionError("no worker died")
+
+    def release(self):
+        pass
 
     def close(self, kill=False):
         self._pool.shutdown()

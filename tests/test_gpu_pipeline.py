@@ -71,13 +71,14 @@ def inputs(tmp_path_factory):
     return folder
 
 
-def execute(inputs: Path, run: Path, backend: str) -> dict:
+def execute(inputs: Path, run: Path, backend: str, components: str = "auto") -> dict:
     reference = {"name": "bench", "path": str(inputs / "bench.jsonl"), "text_fields": ["question"]}
     data = recipe(
         inputs / "corpus",
         inputs / "tokenizer.json",
         references=[{**reference, "action": "decontaminate"}],
         quality={"gopher_repetition": "on", "fineweb": "on"},
+        dedup={"fuzzy": {"components": components}},
         run={"engine": "inline", "partition_bytes": 65536, "backend": backend},
     )
     pipeline.execute(config.parse(data), run)
@@ -137,7 +138,7 @@ def test_a_device_that_cannot_be_used_stops_the_run_with_its_remedy(inputs, tmp_
     """Only a document that does not fit goes to the CPU: another fault there would be hidden, hint and all."""
     install(monkeypatch)
 
-    def spilling(path: Path) -> object:
+    def spilling(path: Path, nbytes: int) -> object:
         raise DeviceError("cuDF's spilling is on", "switch it off: cudf.set_option('spill', False)")
 
     monkeypatch.setattr("gpu_curate.stages.partition_text.device_text", spilling)
@@ -151,7 +152,7 @@ def test_the_pipeline_hands_its_devices_to_curator_and_keeps_the_environment(inp
 
     install(monkeypatch)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(backend, "curator_available", lambda required: True)
+    monkeypatch.setattr(backend, "curator_available", lambda required=False: True)
     asked = []
 
     def connect(edges, n, folder, num_gpus, devices=None):
@@ -163,6 +164,105 @@ def test_the_pipeline_hands_its_devices_to_curator_and_keeps_the_environment(inp
         return components.labels(), sum(len(a) for a, _ in pairs)
 
     monkeypatch.setattr(curator, "connect", connect)
-    execute(inputs, tmp_path / "r", "gpu")
+    execute(inputs, tmp_path / "a", "gpu")
+    assert asked == []  # so few edges are connected sooner than Ray starts
+    execute(inputs, tmp_path / "r", "gpu", "curator")
     assert asked == [(1, ("0",))]
     assert "CUDA_VISIBLE_DEVICES" not in os.environ  # else the next run of this process would find no device
+
+
+@pytest.mark.parametrize(
+    ("edges", "gpus", "taken"), [(10, 8, False), (8 * 10**9, 1, False), (8 * 10**9 - 1, 8, False), (8 * 10**9, 2, True)]
+)
+def test_curator_pays_for_many_edges_and_more_than_one_gpu(edges, gpus, taken):
+    from gpu_curate.ops.components import curator
+
+    assert curator.pays(edges, gpus) is taken
+
+
+def test_a_curator_that_fails_is_replaced_by_the_cpu_unless_it_was_asked_for(inputs, cpu_run, tmp_path, monkeypatch):
+    from gpu_curate.device import backend
+    from gpu_curate.ops.components import curator
+
+    def connect(*args, **options):
+        raise DeviceError("Ray does not start", "dedup.fuzzy.components: cpu does the same on the CPU")
+
+    install(monkeypatch)
+    monkeypatch.setattr(backend, "curator_available", lambda required=False: True)
+    monkeypatch.setattr(curator, "connect", connect)
+    monkeypatch.setattr(curator, "pays", lambda edges, gpus: True)
+    facts = execute(inputs, tmp_path / "r", "gpu")
+    assert contents(tmp_path / "r", facts) == cpu_run
+    (said,) = [w for w in read_json(tmp_path / "r" / "report" / "report.json")["warnings"] if "Curator" in w]
+    assert said == "NeMo Curator failed, the CPU builds the components: Ray does not start"
+    with pytest.raises(DeviceError, match="Ray does not start"):
+        execute(inputs, tmp_path / "c", "gpu", "curator")
+
+
+def planted(error: Exception, kernel: str | None = None, calls: int = 1) -> object:
+    """The emulated device with a fault in the first `calls` launches of a kernel, or of `sort` of candidates for None."""
+    left = [calls]
+
+    def load(*args: object) -> object:
+        module = emulated().load(*args)
+
+        def get_function(name: str) -> object:
+            def launch(grid: object, block: object, arguments: tuple) -> None:
+                if name == kernel and left[0]:
+                    left[0] -= 1
+                    raise error
+                module.get_function(name)(grid, block, arguments)
+
+            return launch
+
+        return SimpleNamespace(get_function=get_function)
+
+    return replace(emulated(), load=load, fault=lambda e: isinstance(e, CudaError))
+
+
+class CudaError(RuntimeError):
+    """Stands for what CuPy raises when CUDA fails."""
+
+
+@pytest.mark.parametrize(
+    "error", [CudaError("cudaErrorIllegalAddress: an illegal memory access"), CudaError("cudaErrorECCUncorrectable")]
+)
+def test_a_device_that_fails_is_named_and_the_cpu_goes_on_with_the_same_bytes(
+    inputs, cpu_run, tmp_path, monkeypatch, error
+):
+    install(monkeypatch, planted(error, "read_lines"))
+    facts = execute(inputs, tmp_path / "r", "gpu")
+    assert contents(tmp_path / "r", facts) == cpu_run
+    report = read_json(tmp_path / "r" / "report" / "report.json")
+    said = [w for w in report["warnings"] if "device" in w]
+    assert f"scores, partition 000000: device 0 failed: CudaError: {error}; the CPU makes the partition" in said
+    assert any(w.startswith("device 0 is left out for the rest of this run; none is left: the CPU does") for w in said)
+    assert {s["name"]: s["backend"] for s in report["steps"]}["candidates"] == "cpu"
+
+
+def test_an_error_of_ours_is_no_fault_of_the_device(inputs, tmp_path, monkeypatch):
+    from gpu_curate.errors import FatalError
+
+    install(monkeypatch, planted(ValueError("a bug"), "read_lines"))
+    with pytest.raises(FatalError, match="ValueError: a bug"):
+        execute(inputs, tmp_path / "r", "gpu")
+
+
+def test_a_range_of_candidates_that_does_not_fit_is_sorted_by_the_cpu(inputs, cpu_run, tmp_path, monkeypatch):
+    from gpu_curate.device import backend
+
+    install(monkeypatch)
+    released = []
+    monkeypatch.setattr(
+        "gpu_curate.device.runtime.cuda", lambda: replace(emulated(), release=lambda: released.append(1))
+    )
+
+    def full(array: object) -> object:
+        raise MemoryError("device full")
+
+    monkeypatch.setattr(backend, "to_device", full)
+    facts = execute(inputs, tmp_path / "r", "gpu")
+    assert contents(tmp_path / "r", facts) == cpu_run
+    assert released
+    steps = {s["name"]: s["backend"] for s in read_json(tmp_path / "r" / "report" / "report.json")["steps"]}
+    assert steps["candidates"] == "gpu+cpu (device full)"

@@ -48,6 +48,7 @@ from pathlib import Path
 
 from gpu_curate import jit
 from gpu_curate.runs.engines import LocalEngine
+from gpu_curate.runs.workers import CPU
 
 
 def call(x):
@@ -69,8 +70,8 @@ if __name__ == "__main__":
     print(jit.keep_with_run(run))
     twice(3.5)
     print(oct((run / jit.CACHE).stat().st_mode & 0o777), len(list((run / jit.CACHE).rglob("*.nbi"))))
-    engine = LocalEngine(1, [])
-    print(engine.submit("cpu", call, 3.5).result()[1:])
+    engine = LocalEngine(1, {})
+    print(engine.submit(CPU, call, 3.5).result()[1:])
     engine.close()
 """
 

@@ -7,7 +7,7 @@ import pytest
 from cudasim.device import emulated
 from cudasim.module import available
 
-from gpu_curate.device import backend
+from gpu_curate.device import probe
 from gpu_curate.errors import DeviceError
 from gpu_curate.ops.catalogue import OPS, first_difference
 from gpu_curate.ops.content_hash import gpu
@@ -40,7 +40,7 @@ def test_shapes_and_types_count_as_differences():
 
 
 def test_without_a_device_it_is_a_device_error():
-    if backend.probe_devices()[0]:
+    if probe.device_ids()[0]:
         pytest.skip("this machine has a CUDA device")
     with pytest.raises(DeviceError) as caught:
         selftest.self_test()

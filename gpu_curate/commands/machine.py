@@ -25,13 +25,14 @@ from gpu_curate.visible import say
 
 def doctor(
     gpu: Annotated[bool, typer.Option("--gpu", help="The GPU path is required, not optional.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Touch no GPU, which another program may be using.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what is installed, missing or broken here, and test every op. Exit status 1 if something is broken."""
     from gpu_curate.console import print_doctor
     from gpu_curate.tools.doctor.diagnosis import diagnose
 
-    facts = diagnose(gpu, tell=lambda text: say(text, file=sys.stderr, flush=True))
+    facts = diagnose(gpu, tell=lambda text: say(text, file=sys.stderr, flush=True), quick=quick)
     tell(facts, as_json, print_doctor)
     if not facts["usable"]:
         raise typer.Exit(EXIT_FATAL)

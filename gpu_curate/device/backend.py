@@ -1,49 +1,28 @@
-"""Where documents are put: one choice a run, with its reason. The only module that asks for a CUDA device."""
+"""Where documents are put: one choice a run, with its reason."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpu_curate.device.probe import probe_devices
 from gpu_curate.document import TextColumn
-from gpu_curate.errors import ConfigError, DeviceFull, install
+from gpu_curate.errors import ConfigError, DeviceFull, DeviceLost, GpuCurateError, install, one_line
 
 
 class Backend(NamedTuple):
     choice: str  # cpu | gpu
     reason: str
     devices: tuple[str, ...]  # ids for CUDA_VISIBLE_DEVICES, () on the CPU
+    exclusive: frozenset[str] = frozenset()  # devices that take one process at a time
 
-
-def probe_devices() -> tuple[list[str], str]:
-    """Ids of the CUDA devices that CuPy can use, and why there are none."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and not visible.strip():
-        return [], "CUDA_VISIBLE_DEVICES is empty"
-    import ctypes
-
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return [], "no CUDA device: libcuda.so.1 not found"
-    try:
-        import cupy
-    except ImportError as e:
-        return [], f"CuPy is not installed ({e})"
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-        for device in range(count):
-            with cupy.cuda.Device(device):
-                cupy.zeros(1).sum().get()
-    except Exception as e:  # CuPy raises classes of its own for a driver too old, a mismatch, a full device
-        return [], f"{type(e).__name__}: {' '.join(str(e).split())}"
-    if count == 0:
-        return [], "the driver sees no CUDA device"
-    names = visible.split(",") if visible is not None else [str(d) for d in range(count)]
-    return [n.strip() for n in names[:count]], f"{count} CUDA device{'s' if count > 1 else ''}"
+    def processes(self, workers: int) -> dict[str, int]:
+        """How many processes each device gets, where `run.gpu.workers` are wanted."""
+        return {device: 1 if device in self.exclusive else workers for device in self.devices}
 
 
 def choose(wanted: str) -> Backend:
@@ -54,15 +33,15 @@ def choose(wanted: str) -> Backend:
     """
     if wanted == "cpu":
         return Backend("cpu", "asked for", ())
-    devices, reason = probe_devices()
-    if devices:
-        return Backend("gpu", reason, tuple(devices))
+    found = probe_devices()
+    if found.devices:
+        return Backend("gpu", found.reason, found.devices, found.exclusive)
     if wanted == "gpu":
         raise ConfigError(
-            f"backend gpu: {reason}",
+            f"backend gpu: {found.reason}",
             "run `gpu-curate doctor` for what is missing, or use --backend auto to take the CPU where there is no GPU",
         )
-    return Backend("cpu", reason, ())
+    return Backend("cpu", found.reason, ())
 
 
 def to_device(array: np.ndarray) -> Any:
@@ -95,6 +74,7 @@ def compute(
         the arrays. Text that cuDF reads otherwise than the documents stage did is read by the CPU, and the report says
         so; a text that does not fit on the device alone takes the partition to the CPU twin.
     Raises:
+        DeviceLost: CUDA failed; the runner has the partition made elsewhere, and names the device.
         DeviceError: the device cannot be used for another reason. Falling back would hide it, and its remedy.
     """
     if backend != "gpu":
@@ -111,19 +91,68 @@ def compute(
         return tuple(made.values())
 
     try:
-        try:
-            text, reason = on_device()
-        except cuda().out_of_memory:  # the whole partition does not fit: its halves may
-            text = on_host()
-            made = in_batches(text, lambda part: arrays(upload(part)))
-        else:
-            made = in_batches(text, arrays)
+        with losing_the_device():
+            try:
+                text, reason = on_device()
+            except cuda().out_of_memory:  # the whole partition does not fit: its halves may
+                text = None
+            if text is None:
+                text = on_host()
+                made = in_batches(text, lambda part: arrays(upload(part)))
+            else:
+                made = in_batches(text, arrays)
     except DeviceFull:
         return Computed(function(on_host()), "cpu (device full)", {})
     made_here = dict(zip(names, made, strict=True))
     if reason is None:
         return Computed(made_here, "gpu", {})
     return Computed(made_here, "gpu (text read by the CPU)", {"read_by_cpu": reason})
+
+
+# What says that the device is out of order or taken, not only this process's use of it: names of cudaError_t.
+_GONE = (
+    "cudaErrorDevicesUnavailable",
+    "cudaErrorECCUncorrectable",
+    "cudaErrorNoDevice",
+    "cudaErrorInvalidDevice",
+    "cudaErrorInitializationError",
+    "cudaErrorInsufficientDriver",
+    "cudaErrorSystemDriverMismatch",
+    "cudaErrorSystemNotReady",
+    "cudaErrorNvlinkUncorrectable",
+    "cudaErrorHardwareStackError",
+    "cudaErrorUnknown",
+)
+
+
+@contextlib.contextmanager
+def losing_the_device() -> Iterator[None]:
+    """Name what CUDA raises inside as the loss of the device. Out of memory and our own errors go through as they are.
+
+    Raises: DeviceLost.
+    """
+    try:
+        yield
+    except GpuCurateError:
+        raise
+    except Exception as e:
+        from gpu_curate.device.runtime import cuda
+
+        if isinstance(e, cuda().out_of_memory) or not cuda().fault(e):
+            raise
+        said = f"{type(e).__name__}: {one_line(e)}"
+        device = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        raise DeviceLost(
+            f"{said}{_remedy(e)}", "`nvidia-smi` and dmesg say more", device, any(name in said for name in _GONE)
+        ) from e
+
+
+def _remedy(e: Exception) -> str:
+    if isinstance(e, OSError):
+        return " (CuPy keeps compiled kernels in CUPY_CACHE_DIR, by default ~/.cupy: it must be writable)"
+    if "headers" in str(e):
+        return f" ({install('gpu')} brings them)"
+    return ""
 
 
 def curator_available(required: bool) -> bool:

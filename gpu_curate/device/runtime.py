@@ -9,6 +9,7 @@ a second each; CuPy keeps them in its cache folder). What kernels share is `ops/
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu_curate.document import TextColumn, is_cupy
-from gpu_curate.errors import DeviceError, DeviceFull, install
+from gpu_curate.errors import DeviceError, DeviceFull, DeviceLost, install
 
 BLOCK = 256  # threads per block of every kernel here
 
@@ -45,6 +46,8 @@ class Device:
         address: byte address of an array's first element.
         out_of_memory: exception classes that mean "does not fit".
         release: gives cached free memory back to the device.
+        put: a host array → the same on the device; None: as `xp.asarray` does it.
+        fault: tells what CUDA and the libraries on it raise from errors of ours. What does not fit is none.
     """
 
     xp: Any
@@ -52,6 +55,8 @@ class Device:
     address: Callable[[Any], int]
     out_of_memory: tuple[type[BaseException], ...]
     release: Callable[[], None]
+    fault: Callable[[BaseException], bool] = lambda e: False
+    put: Callable[[np.ndarray], Any] | None = None
 
     def kernel(self, op: str, name: str, defines: tuple[str, ...] = ()) -> Any:
         """Kernel `name` of ops/<op>/kernels.cu, compiled with macros "NAME=VALUE"."""
@@ -70,7 +75,7 @@ class Device:
 
     def upload(self, array: np.ndarray) -> Any:
         """A host array on the device."""
-        return self.xp.asarray(array)
+        return self.xp.asarray(array) if self.put is None else self.put(array)
 
 
 @cache
@@ -84,10 +89,11 @@ def source(op: str) -> str:
 
 @cache
 def cuda() -> Device:
-    """The current CUDA device through CuPy.
+    """The current CUDA device through CuPy, which shares its memory with cuDF from the first array on.
 
     Raises:
-        DeviceError: CuPy is not installed or finds no device.
+        DeviceError: CuPy is not installed.
+        DeviceLost: it finds no device.
     """
     try:
         import cupy
@@ -96,17 +102,18 @@ def cuda() -> Device:
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as e:
-        raise DeviceError(f"no usable CUDA device: {e}", "see `gpu-curate doctor`, or run with --backend cpu") from e
+        raise _no_device(f"no usable CUDA device: {e}", "see `gpu-curate doctor`, or run with --backend cpu") from e
     if count == 0:
-        raise DeviceError("no CUDA device is visible", "check CUDA_VISIBLE_DEVICES, or run with --backend cpu")
+        raise _no_device("no CUDA device is visible", "check CUDA_VISIBLE_DEVICES, or run with --backend cpu")
+    from gpu_curate.device.memory import share_memory
+    from gpu_curate.device.pinned import PinnedRing
+
+    release = share_memory(cupy)
 
     @cache
     def load(text: str, name: str, defines: tuple[str, ...]) -> Any:
         options = ("--std=c++17", *(f"-D{d}" for d in defines))
         return cupy.RawModule(code=text, options=options, name_expressions=None)
-
-    def release() -> None:
-        cupy.get_default_memory_pool().free_all_blocks()
 
     return Device(
         xp=cupy,
@@ -114,7 +121,22 @@ def cuda() -> Device:
         address=lambda array: int(array.data.ptr),
         out_of_memory=(cupy.cuda.memory.OutOfMemoryError, MemoryError),  # RMM raises MemoryError
         release=release,
+        fault=cuda_fault,
+        put=PinnedRing(cupy).upload,
     )
+
+
+def _no_device(message: str, hint: str) -> DeviceLost:
+    return DeviceLost(message, hint, os.environ.get("CUDA_VISIBLE_DEVICES", ""), gone=True)
+
+
+def cuda_fault(error: BaseException) -> bool:
+    """True of what CuPy, RMM and cuDF raise when CUDA fails, or when CuPy cannot compile or keep what it compiled."""
+    if type(error).__module__.split(".")[0] in ("cupy", "cupy_backends", "rmm", "cuda"):
+        return not isinstance(error, TypeError | ValueError | LookupError)
+    if isinstance(error, OSError):  # of CuPy's cache folder; files of ours are named by errors of ours
+        return "cupy" in str(error).lower()
+    return isinstance(error, RuntimeError) and "cuda" in str(error).lower()
 
 
 def to_device(text: TextColumn, device: Device | None = None) -> TextColumn:
@@ -146,12 +168,12 @@ def in_batches(
     try:
         return tuple(to_host(a) for a in run(text))
     except device.out_of_memory as e:
-        device.release()
         if len(text) <= 1:
             raise DeviceFull(
                 f"a document of {text.nbytes} bytes does not fit into device memory: {e}",
                 "the CPU twin takes it; a smaller run.partition_bytes leaves more room for the rest",
             ) from e
+    device.release()  # only here: while the error is handled its traceback holds the arrays of what failed
     middle = _middle(text)
     halves = [in_batches(part, run, device) for part in (text.slice(0, middle), text.slice(middle, len(text)))]
     return tuple(np.concatenate(pair) for pair in zip(*halves, strict=True))

@@ -19,13 +19,14 @@ from gpu_curate.device import backend
 from gpu_curate.errors import NothingKeptError
 from gpu_curate.own_code import facts as code_facts
 from gpu_curate.runs.checks import check_run_directory, without_effect
-from gpu_curate.runs.engines import default_workers, make_engine
+from gpu_curate.runs.engines import Engine, make_engine
 from gpu_curate.runs.fingerprints import Parts, active_stages, fingerprints, own_fingerprints, parts_of, pinned
 from gpu_curate.runs.places import cache_lock, cache_of, check_output, folders, make_folders, write_cache_file
 from gpu_curate.runs.plan_files import Planned
 from gpu_curate.runs.progress import Progress, Quiet, recorded
 from gpu_curate.runs.scheduler import Runner
 from gpu_curate.runs.split import Earlier, bound_of, changed_sides
+from gpu_curate.runs.workers import default_workers
 from gpu_curate.stages import Context, Stage
 from gpu_curate.stages.forgotten import list_identity, remembering
 from gpu_curate.stages.order import STAGES, OfRecipe, intake_of
@@ -102,7 +103,7 @@ def running(
     recall((cache or run).glob(PROOFS))
     stages = list(stages)
     planned = Planned(config, run, cache, fresh, stages)
-    engine = make_engine(config.run.engine, config.run.workers or default_workers(), list(chosen.devices))
+    engine = _engine(config, chosen)
     start = time.perf_counter()
     with (
         contextlib.closing(engine),  # whatever fails before or after the runner, a cluster ends with its run
@@ -146,6 +147,11 @@ def running(
         yield outcome
         if outcome.nothing_kept is None:
             _make_latest(run, outcome, runner)
+
+
+def _engine(config: Config, chosen: backend.Backend) -> Engine:
+    processes = chosen.processes(config.run.gpu.workers)
+    return make_engine(config.run.engine, config.run.workers or default_workers(), processes)
 
 
 def _say_first(progress: Progress, config: Config, chosen: backend.Backend, compiled: bool) -> str:

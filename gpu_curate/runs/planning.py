@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 from gpu_curate.config import Config
 from gpu_curate.config.own import codes
 from gpu_curate.device import backend
+from gpu_curate.device.pinned import RING_BYTES
 from gpu_curate.own_code import facts as code_facts
 from gpu_curate.quality import rules
 from gpu_curate.runs.checks import check_run_directory, without_effect
-from gpu_curate.runs.engines import default_workers
 from gpu_curate.runs.fingerprints import active_stages, fingerprints, own_fingerprints, parts_of, pinned
 from gpu_curate.runs.places import cache_of, folders
 from gpu_curate.runs.plan_files import Planned
 from gpu_curate.runs.split import Earlier
+from gpu_curate.runs.workers import default_workers
 from gpu_curate.stages import Stage
 from gpu_curate.stages.columns import check_sources
 from gpu_curate.stages.documents.listing import listings
@@ -26,6 +27,7 @@ from gpu_curate.stages.documents.tasks import ReadTask, refers
 from gpu_curate.stages.forgotten import remembering
 from gpu_curate.stages.order import STAGES, OfRecipe, intake_of
 from gpu_curate.stages.reference_sets import reference_listings
+from gpu_curate.stages.signatures import band_spec, minhash_spec
 from gpu_curate.stages.tokens import PROOFS
 from gpu_curate.store.artifact import Box
 from gpu_curate.tokenizer.loading import recall
@@ -37,7 +39,7 @@ GLOBAL_BYTES_PER_DOCUMENT = 250  # the plan of the shards; duplicates take 100
 BYTES_PER_DOCUMENT = 2000  # guess of the mean, for counts before anything is read
 BYTES_PER_TOKEN = 4.2
 _REFUSED = 10  # files named that nothing can be read of
-DEVICE_TEXT_FACTOR = 6
+DEVICE_READ_FACTOR = 3  # times the bytes of a partition, while cuDF decodes it: pages, column, rows gathered
 
 
 def make_plan(
@@ -114,7 +116,8 @@ def make_plan(
         "peak_memory_bytes": needs.memory,
         "memory_reason": f"{needs.workers} workers of {needs.worker / 1e6:.0f} MB for partitions of "
         f"{needs.partition / 1e6:.1f} MB; {GLOBAL_BYTES_PER_DOCUMENT} bytes a document for the plan of the shards",
-        "peak_device_bytes": DEVICE_TEXT_FACTOR * needs.partition if chosen.choice == "gpu" else 0,
+        "peak_device_bytes": _device_bytes(config, needs.partition) if chosen.choice == "gpu" else 0,
+        "pinned_bytes": RING_BYTES * sum(chosen.processes(config.run.gpu.workers).values()),
         "disk_bytes": disk,
         "disk_free_bytes": free,
         "split": earlier and _facts_of(earlier),
@@ -164,6 +167,26 @@ def _needs(config: Config, text: int, documents: int, largest: int) -> _Needs:
     shard = min(config.shards.tokens_per_shard * 2, int(text / BYTES_PER_TOKEN) * 2)
     worker = WORKER_BASE + max(WORKER_TEXT_FACTOR * partition, 2 * shard)
     return _Needs(workers, worker, workers * worker + GLOBAL_BYTES_PER_DOCUMENT * documents, partition)
+
+
+def _device_bytes(config: Config, partition: int) -> int:
+    """Memory of one device, of all of its processes: a partition's text and what the op that takes most needs beside it.
+
+    For text as English is. One with more words takes more, and is halved where that does not fit.
+    """
+    from gpu_curate.ops.bands import gpu as bands
+    from gpu_curate.ops.minhash import gpu as minhash
+    from gpu_curate.ops.ngrams import gpu as ngrams
+    from gpu_curate.ops.text_stats import gpu as text_stats
+
+    documents = max(partition // BYTES_PER_DOCUMENT, 1)
+    footprints = [text_stats.FOOTPRINT, ngrams.FOOTPRINT]
+    if config.dedup.fuzzy is not None:
+        signed = minhash.footprint(minhash_spec(config.dedup.fuzzy))
+        hashed = bands.footprint(band_spec(config.dedup.fuzzy))
+        footprints.append(signed._replace(per_document=signed.per_document + hashed.per_document))
+    ops = max(f.of(partition, documents) for f in footprints)
+    return config.run.gpu.workers * (partition + 8 * documents + max(ops, DEVICE_READ_FACTOR * partition))
 
 
 def _too_small(disk: int, free: int, memory: int) -> list[str]:

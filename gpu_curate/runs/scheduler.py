@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from gpu_curate.errors import MAX_ATTEMPTS, CorruptError, FatalError, GpuCurateError, RetryableError
+from gpu_curate.errors import MAX_ATTEMPTS, CorruptError, DeviceLost, FatalError, GpuCurateError, RetryableError
 from gpu_curate.runs.engines import Engine
 from gpu_curate.runs.progress import Progress
+from gpu_curate.runs.workers import CPU, Place
 from gpu_curate.stages import Boxes, Stage
 from gpu_curate.stages.documents.stage import Documents
 from gpu_curate.stages.part import run_task
@@ -71,7 +72,7 @@ class Runner:
         self._known: dict[str, dict[str, str]] = {}  # box → what its partitions were made of → partition
         self.warnings: list[str] = []
         self._ready: deque[tuple[str, str]] = deque()
-        self._running: dict[Future[Any], tuple[str, str, str]] = {}  # → box, partition, kind
+        self._running: dict[Future[Any], tuple[str, str, Place]] = {}  # → box, partition, where
         self._joined: dict[Future[Any], str] = {}  # → further box whose partition the task makes
         # Not concurrent.futures.wait: it takes the locks of all futures in a loop, and a signal that interrupts the loop
         # leaves them taken; the pool's own thread, and the interpreter's end with it, would wait for them for ever.
@@ -79,6 +80,10 @@ class Runner:
         self._attempts: dict[tuple[str, str], int] = {}
         self._not_before: dict[tuple[str, str], float] = {}  # when a task may be tried again, by time.monotonic()
         self._crashed: dict[tuple[str, str], int] = {}  # how often a worker died with it, maybe for another task's sake
+        self._off_device: set[tuple[str, str]] = set()  # tasks that a device failed with: the CPU takes them
+        self._failures: Counter[str] = Counter()  # device → how often a process that used it failed
+        self._takers: dict[str, bool] = {}  # box → its tasks take all devices for themselves
+        self._released = False  # the devices were given back: no task needs one any more
         self._closed = False
         self._submitted = False
         # Steps whose kernels one worker has to compile first: the others load what it compiled, and do other work until then.
@@ -87,6 +92,7 @@ class Runner:
     def run(self) -> None:
         while not all(s.complete for s in self.boxes.values()):
             self._advance()
+            self._release()
             self._submit()
             if not self._running:
                 if self._ready or all(s.complete for s in self.boxes.values()):
@@ -233,9 +239,37 @@ class Runner:
 
     # --------------------------------------------------------------------------------------------------- the workers
 
-    def _kind(self, name: str) -> str:
-        on_device = self.boxes[name].stage.on_device and self.of_run.backend == "gpu"
-        return "gpu" if on_device and self.engine.slots("gpu") else "cpu"
+    def _wants_device(self, name: str, part: str) -> bool:
+        """True of a task that has a GPU twin, in a run that has devices, unless a device failed with it."""
+        stage = self.boxes[name].stage
+        return stage.on_device and self.of_run.backend == "gpu" and (name, part) not in self._off_device
+
+    def _takes_all(self, name: str) -> bool:
+        """True if the tasks of a box take all devices for themselves, outside the workers."""
+        if name not in self._takers:  # its task is known, so all that it reads is there
+            self._takers[name] = self.of_run.backend == "gpu" and self.boxes[name].stage.takes_devices(self.of_run)
+        return self._takers[name]
+
+    def _room(self) -> dict[Place, int]:
+        """How many more tasks each place takes now."""
+        room = self.engine.places()
+        held = any(self._takes_all(name) for name, _, _ in self._running.values())
+        for *_, place in self._running.values():
+            room[place] = room.get(place, 0) - 1
+        return {place: 0 if held and place.kind == "gpu" else n for place, n in room.items()}
+
+    def _place(self, name: str, part: str, room: dict[Place, int], stealing: bool) -> Place | None:
+        """Where a task may run now; None: it waits."""
+        if self._wants_device(name, part) and any(place.kind == "gpu" for place in room):
+            free = next((place for place, n in room.items() if place.kind == "gpu" and n > 0), None)
+            if free is not None or not stealing:
+                return free
+        if room[CPU] <= 0 or (self._takes_all(name) and self._on_devices()):
+            return None
+        return CPU
+
+    def _on_devices(self) -> bool:
+        return any(place.kind == "gpu" for *_, place in self._running.values())
 
     def _can_run(self, name: str, part: str) -> bool:
         """False while something the task reads is being made again."""
@@ -256,59 +290,85 @@ class Runner:
     def _submit(self) -> None:
         if any(self._alone(name, part) for name, part, _ in self._running.values()):
             return
-        now = time.monotonic()
-        busy = {kind: sum(1 for r in self._running.values() if r[2] == kind) for kind in ("cpu", "gpu")}
+        # What only the CPU can do goes to it first. Then a task that no device is free for goes to a CPU worker that is.
+        for stealing in (False, True) if self.engine.steals else (False,):
+            if self._submit_some(stealing):
+                return
+
+    def _submit_some(self, stealing: bool) -> bool:
+        """Submit what there is a place for. True if one of them must run alone."""
+        now, room = time.monotonic(), self._room()
         waiting: deque[tuple[str, str]] = deque()
-        while self._ready:
+        alone = False
+        while self._ready and not alone:
             name, part = self._ready.popleft()
-            kind = self._kind(name)
-            alone = self._alone(name, part)
+            place = self._place(name, part, room, stealing)
             early = self._not_before.get((name, part), now) > now
-            if early or busy[kind] >= self.engine.slots(kind) or not self._can_run(name, part):
+            if early or place is None or not self._can_run(name, part):
                 waiting.append((name, part))
                 continue
             self._not_before.pop((name, part), None)
             compiling = name in self._uncompiled and any(name == other for other, _, _ in self._running.values())
-            if compiling or (alone and self._running):
+            if compiling or (self._alone(name, part) and self._running):
                 waiting.append((name, part))
                 continue
-            busy[kind] += 1
+            alone = self._alone(name, part)
+            room[place] -= 1
             state = self.boxes[name]
             if not self._submitted:
                 self._submitted = True
                 self._begin()
-            other = self._partner(name, part, kind, waiting)
+            other = self._partner(name, part, place, waiting)
+            if self._takes_all(name):
+                self.engine.release()
             try:
-                future = self._start(name, other, part, kind)
-            except BrokenExecutor:
+                future = self._start(name, other, part, place)
+            except self.engine.worker_died:
                 waiting += [(n, part) for n in (name, other) if n is not None]
-                self.engine.restart()
+                self.engine.restart(place)
+                alone = False
                 continue
-            self._running[future] = (name, part, kind)
+            self._running[future] = (name, part, place)
             if other is not None:
                 self._joined[future] = other
                 self.boxes[other].began = self.boxes[other].began or time.perf_counter()
             state.began = state.began or time.perf_counter()
             future.add_done_callback(self._finished.put)
-            if alone:
-                break
         self._ready = waiting + self._ready
+        return alone
 
-    def _start(self, name: str, other: str | None, part: str, kind: str) -> Future[Any]:
-        """Give a worker one partition, or one of two boxes. Raises: BrokenExecutor."""
+    def _boxes_for(self, names: Sequence[str], part: str, place: Place) -> Boxes:
+        """What a task is told of the run. Where it runs says which twin makes it."""
+        boxes = self.of_run
+        if self.boxes[names[0]].stage.on_device:
+            boxes = replace(boxes, backend=place.kind)
+        left = {p.device for p in self.engine.places() if p.device}
+        if left:
+            boxes = replace(boxes, devices=tuple(d for d in boxes.devices if d in left))
+        return replace(boxes, stamps={n: self._stamp(self.boxes[n], part) for n in names})
+
+    def _release(self) -> None:
+        """Give the devices back once no task needs one: tokens and shards may go on for hours."""
+        needed = any(s.stage.on_device and not s.complete for s in self.boxes.values())
+        if not needed and not self._released:
+            self.engine.release()
+        self._released = not needed
+
+    def _start(self, name: str, other: str | None, part: str, place: Place) -> Future[Any]:
+        """Give a worker one partition, or one of two boxes. Raises: as a worker's death does."""
         names = _both(name, other)
-        boxes = replace(self.of_run, stamps={n: self._stamp(self.boxes[n], part) for n in names})
+        boxes = self._boxes_for(names, part, place)
         if other is None:
             state = self.boxes[name]
-            return self.engine.submit(kind, run_task, state.shipped, boxes, part, state.tasks[part])
-        return self.engine.submit(kind, run_together, [self.boxes[n].shipped for n in names], boxes, part)
+            return self.engine.submit(place, run_task, state.shipped, boxes, part, state.tasks[part])
+        return self.engine.submit(place, run_together, [self.boxes[n].shipped for n in names], boxes, part)
 
-    def _partner(self, name: str, part: str, kind: str, waiting: deque[tuple[str, str]]) -> str | None:
+    def _partner(self, name: str, part: str, place: Place, waiting: deque[tuple[str, str]]) -> str | None:
         """The box whose partition the same task makes; it is taken from those that wait. None: the task makes one.
 
         A task that failed, or whose kernels nobody has compiled yet, is run by itself.
         """
-        if name not in TOGETHER or kind != "cpu" or not all(n in self.boxes for n in TOGETHER):
+        if name not in TOGETHER or place != CPU or not all(n in self.boxes for n in TOGETHER):
             return None
         other = next(n for n in TOGETHER if n != name)
         keys = [(n, part) for n in TOGETHER]
@@ -317,12 +377,7 @@ class Runner:
         if self._uncompiled & {*TOGETHER} or ("together" in self._uncompiled and self._joined):
             return None
         state = self.boxes[other]
-        if (
-            part not in state.tasks
-            or part in state.done
-            or self._kind(other) != "cpu"
-            or not self._can_run(other, part)
-        ):
+        if part not in state.tasks or part in state.done or not self._can_run(other, part):
             return None
         for queue in (self._ready, waiting):
             if (other, part) in queue:
@@ -338,11 +393,11 @@ class Runner:
             self.progress.note(kept)
 
     def _collect(self, done: set[Future[Any]]) -> None:
-        broken = False
+        died: list[Place] = []
         for future in done:
             if future not in self._running:
                 continue
-            name, part, _ = self._running.pop(future)
+            name, part, place = self._running.pop(future)
             other = self._joined.pop(future, None)
             names = _both(name, other)
             try:
@@ -357,10 +412,14 @@ class Runner:
                 wait = 2.0 ** self._attempts.get((name, part), 0)  # a server that hiccups wants a moment
                 self._not_before |= {(own, part): time.monotonic() + wait for own in names}
                 self._retry(names, part, e)
-            except BrokenExecutor as e:
-                broken = True
+            except DeviceLost as e:
+                self._lose(name, part, place, e)
+            except self.engine.worker_died as e:
+                died.append(place)
                 self._crashed |= {(own, part): self._crashed.get((own, part), 0) + 1 for own in names}
                 self._retry(names, part, e)
+                if place.kind == "gpu":
+                    self._off_device.add((name, part))
             except GpuCurateError:
                 raise
             except MemoryError as e:
@@ -368,14 +427,44 @@ class Runner:
                     f"{name}, partition {part}: out of memory", "set a smaller run.partition_bytes or fewer --workers"
                 ) from e
             except Exception as e:
-                raise FatalError(f"{self._place(name, part)}: {type(e).__name__}: {e}") from e
-        if broken:
-            for future, (name, part, _) in self._running.items():
-                self._retry(_both(name, self._joined.get(future)), part, None)
-            self._running.clear()
-            self._joined.clear()
-            self.warn("a worker process died; its partitions are run again")
-            self.engine.restart()
+                raise FatalError(f"{self._task(name, part)}: {type(e).__name__}: {e}") from e
+        for place in dict.fromkeys(died):
+            self._requeue([place])
+            self.warn(
+                f"a worker process{f' of {place}' if place.kind == 'gpu' else ''} died; its partitions are run again"
+            )
+            self.engine.restart(place)
+            if place.kind == "gpu":
+                self._count_failure(place, place.device, gone=False)
+
+    def _lose(self, name: str, part: str, place: Place, error: DeviceLost) -> None:
+        """CUDA failed in a task: its process is of no more use, and maybe its device is not; the CPU makes the partition."""
+        device = place.device or error.device
+        self._off_device.add((name, part))
+        self._retry([name], part, None)
+        self.warn(
+            f"{name}, partition {part}: device {device or 0} failed: {error.message}; the CPU makes the partition"
+        )
+        self.engine.restart(place)
+        self._count_failure(place, device, error.gone)
+
+    def _count_failure(self, place: Place, device: str, gone: bool) -> None:
+        """Leave a device out at its second failure, or at one that says that it is gone: the first may be one text's."""
+        self._failures[device] += 1
+        if place not in self.engine.places() or not (gone or self._failures[device] >= self.engine.max_failures):
+            return
+        self._requeue(self.engine.retire(place, device))
+        left = any(p.kind == "gpu" for p in self.engine.places())
+        rest = "the others go on" if left else "none is left: the CPU does the rest"
+        self.warn(
+            f"device {device or 0} is left out for the rest of this run; {rest} (`nvidia-smi` and dmesg say more)"
+        )
+
+    def _requeue(self, places: list[Place]) -> None:
+        """Queue the tasks again whose worker is no more, without any fault of theirs."""
+        for future in [f for f, (*_, place) in self._running.items() if place in places]:
+            name, part, _ = self._running.pop(future)
+            self._retry(_both(name, self._joined.pop(future, None)), part, None)
 
     def _retry(self, names: Sequence[str], part: str, error: BaseException | None) -> None:
         """Queue a partition again, of each box that its task was to make."""
@@ -384,12 +473,12 @@ class Runner:
             self._attempts[key] = self._attempts.get(key, 0) + (error is not None)
             if self._attempts[key] >= MAX_ATTEMPTS:
                 raise FatalError(
-                    f"{self._place(name, part)}: failed {MAX_ATTEMPTS} times: {error}",
+                    f"{self._task(name, part)}: failed {MAX_ATTEMPTS} times: {error}",
                     "if workers are killed for memory, set a smaller run.partition_bytes or fewer --workers",
                 ) from error
             self._ready.append(key)
 
-    def _place(self, name: str, part: str) -> str:
+    def _task(self, name: str, part: str) -> str:
         """A task, and what it was at, for a message."""
         at_hand = self.boxes[name].stage.at_hand(self.of_run, part)
         return f"{name}, partition {part}" + (f", {at_hand}" if at_hand else "")

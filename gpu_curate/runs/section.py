@@ -9,6 +9,18 @@ from pydantic import Field
 from gpu_curate.section import Section
 
 
+class Gpu(Section):
+    """How a run uses its CUDA devices."""
+
+    workers: int = Field(
+        3,
+        ge=1,
+        le=64,
+        description="processes a device, so that one reads and writes while another computes; a device in compute mode "
+        "EXCLUSIVE_PROCESS gets one",
+    )
+
+
 class Run(Section):
     """How it runs; nothing here changes a byte of the output."""
 
@@ -19,6 +31,7 @@ class Run(Section):
         "local", description="local, inline (one process), dask, dask-cuda, or a dask scheduler's address (tcp://...)"
     )
     workers: int | None = Field(None, ge=1, description="worker processes; null: one per core")
+    gpu: Gpu = Field(default_factory=Gpu, description="how it uses its CUDA devices")
     partition_bytes: int = Field(
         268_435_456,
         ge=1 << 16,

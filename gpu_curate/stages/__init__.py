@@ -116,7 +116,7 @@ class Stage:
         name: of its box, and of the box's folder.
         follows: the box whose partitions it follows one to one.
         inputs: boxes, besides the one it follows, that must be complete before its first task.
-        on_device: has a GPU twin.
+        on_device: has a GPU twin, which a worker with a device runs; the bytes are the same.
         counts: class of its counts, by which the report sums them up.
         rejects: it may reject documents, and decisions/ lets those go; `Part.rejects`.
     """
@@ -162,6 +162,10 @@ class Stage:
 
     def finish(self, boxes: Boxes) -> None:
         """Called once every partition is there."""
+
+    def takes_devices(self, boxes: Boxes) -> bool:
+        """True if its tasks hand all devices of the run to a program of their own: no worker uses one meanwhile."""
+        return False
 
     def at_hand(self, boxes: Boxes, part: str) -> str:
         """What a task of this stage was at when its process died, for a message; "" if nobody knows."""

@@ -143,7 +143,8 @@ class Candidates(Stage):
         from gpu_curate.buckets import Partition, Range, pairs_in
 
         parts = [(p, _tables(p)) for p in numbered(part.boxes, self.references)]
-        edges = band_edges if part.backend != "gpu" else _on_device
+        finder = _OnDevice() if part.backend == "gpu" else None
+        edges = band_edges if finder is None else finder.edges
         pairs: list[tuple[int, int]] = []
         matched: list[tuple[int, int]] = []
         with (
@@ -175,7 +176,8 @@ class Candidates(Stage):
                         matched_file.write(numbers.astype("<i8").data)
                         count += len(numbers)
                     matched.append((table, count))
-        counts = CandidateCounts(backend=part.backend, pairs=tuple(pairs), matched=tuple(matched))
+        how = part.backend if finder is None else finder.how
+        counts = CandidateCounts(backend=how, pairs=tuple(pairs), matched=tuple(matched))
         return Made(counts, files=(part.path(PAIRS), part.path(MATCHED)))
 
 
@@ -185,11 +187,28 @@ def _tables(partition: Numbered) -> Tables:
     return Tables(partition.signatures.verified(partition.name, TABLES))
 
 
-def _on_device(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    from gpu_curate.device.backend import to_device
+class _OnDevice:
+    """`band_edges` on the device; a range that does not fit there is left to the CPU twin.
 
-    a_E, b_E = band_edges(to_device(hashes))
-    return a_E.get(), b_E.get()
+    Attributes:
+        how: where ranges were sorted, as the report names it.
+    """
+
+    def __init__(self) -> None:
+        self.how = "gpu"
+
+    def edges(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        from gpu_curate.device.backend import losing_the_device, to_device
+        from gpu_curate.device.runtime import cuda
+
+        with losing_the_device():
+            try:
+                a_E, b_E = band_edges(to_device(hashes))
+                return a_E.get(), b_E.get()
+            except cuda().out_of_memory:
+                self.how = "gpu+cpu (device full)"
+            cuda().release()  # behind the handler: while the error is handled its traceback holds the arrays
+        return band_edges(hashes)
 
 
 def _matched(chosen: list[Partition], items: list[Partition], found: Range) -> Iterator[NDArray[np.int64]]:

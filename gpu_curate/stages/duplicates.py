@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 
 from gpu_curate import dedup, lsh
 from gpu_curate.document import MAX_FILES, ROW_BITS
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, DeviceError
 from gpu_curate.ops.components import Components
 from gpu_curate.stages import Boxes, Made, Stage
+from gpu_curate.stages.candidates import CONTENT, CandidateCounts
 from gpu_curate.stages.part import Part
 from gpu_curate.stages.sections import Dedup, Fuzzy, Reference
 from gpu_curate.stages.signatures import fuzzy_of
@@ -89,7 +90,6 @@ class Duplicates(Stage):
 
     name: ClassVar[str] = "duplicates"
     counts: ClassVar[type[Counts]] = DuplicateCounts
-    on_device: ClassVar[bool] = True
 
     def __init__(self, dedup: Dedup, references: Sequence[Reference]):
         self.section = dedup
@@ -115,6 +115,14 @@ class Duplicates(Stage):
             "actions": self._actions,
         }
 
+    def takes_devices(self, boxes: Boxes) -> bool:
+        return self._by_curator(boxes)
+
+    def _by_curator(self, boxes: Boxes) -> bool:
+        """Whether NeMo Curator builds the components. Raises: ConfigError: it is required and cannot."""
+        fuzzy = self.section.fuzzy
+        return fuzzy is not None and not fuzzy_of(fuzzy).by_pair and _curator_wanted(boxes, fuzzy)
+
     def make(self, part: Part) -> Made:
         from gpu_curate.stages.run_corpus import RunCorpus  # loads Numba, which a run with nothing to do does without
 
@@ -125,10 +133,8 @@ class Duplicates(Stage):
         duplicates, firsts = dedup.exact_duplicates(corpus, settings)
         components.add_edges(firsts, duplicates)
         pairs, how = 0, "cpu"
-        if fuzzy is not None and not fuzzy.by_pair and _curator_wanted(part.backend, self.section.fuzzy):
-            pairs, how = _connect_by_curator(part.boxes, corpus, fuzzy, components), "gpu (NeMo Curator)"
-        elif fuzzy is not None:
-            pairs, how = dedup.connect_bands(corpus, fuzzy, components), "cpu"
+        if fuzzy is not None:
+            pairs, how = self._connect(part, corpus, fuzzy, components)
         label_N = components.labels()
         del components
         found = dedup.clusters(corpus, settings, label_N, duplicates, firsts)
@@ -147,6 +153,18 @@ class Duplicates(Stage):
             **_kind_counts(clusters),
         )
         return Made(counts, files=paths)
+
+    def _connect(self, part: Part, corpus: RunCorpus, fuzzy: lsh.Fuzzy, components: Components) -> tuple[int, str]:
+        """Connect what bands connect; returns the number of pairs, and by what."""
+        assert self.section.fuzzy is not None
+        if self._by_curator(part.boxes):
+            try:
+                return _connect_by_curator(part.boxes, corpus, fuzzy, components), "gpu (NeMo Curator)"
+            except DeviceError as e:
+                if self.section.fuzzy.components == "curator":
+                    raise
+                part.warn(f"NeMo Curator failed, the CPU builds the components: {e.message}")
+        return dedup.connect_bands(corpus, fuzzy, components), "cpu"
 
 
 def _kind_counts(clusters: pa.Table) -> dict[str, int]:
@@ -198,9 +216,9 @@ def _connect_by_curator(boxes: Boxes, corpus: RunCorpus, fuzzy: lsh.Fuzzy, compo
     return pairs
 
 
-def _curator_wanted(backend: str, fuzzy: Fuzzy | None) -> bool:
-    assert fuzzy is not None
-    if fuzzy.components == "cpu" or backend != "gpu":
+def _curator_wanted(boxes: Boxes, fuzzy: Fuzzy) -> bool:
+    """`components: auto` takes it where it pays (`curator.pays`), `curator` always."""
+    if fuzzy.components == "cpu" or boxes.backend != "gpu":
         if fuzzy.components == "curator":
             raise ConfigError(
                 "dedup.fuzzy.components: curator needs the GPU backend, this run is on the CPU",
@@ -208,8 +226,13 @@ def _curator_wanted(backend: str, fuzzy: Fuzzy | None) -> bool:
             )
         return False
     from gpu_curate.device.backend import curator_available
+    from gpu_curate.ops.components import curator
 
-    return curator_available(required=fuzzy.components == "curator")
+    if fuzzy.components == "curator":
+        return curator_available(required=True)
+    counted = [receipt.counts.pairs for receipt in boxes.receipts("candidates", CandidateCounts)]
+    edges = sum(n for pairs in counted for table, n in pairs if table != CONTENT)
+    return curator.pays(edges, len(boxes.devices)) and curator_available(required=False)
 
 
 def read_clusters(boxes: Boxes, low: int, high: int) -> pa.Table:

@@ -81,8 +81,8 @@ class Part:
         from gpu_curate.device.backend import compute
         from gpu_curate.stages.partition_text import device_text, host_text
 
-        path = self._texts
-        return compute(self.backend, lambda: host_text(path), lambda: device_text(path), function)
+        path, nbytes = self._texts, self.counts(str(self.stage.follows), Counts).bytes
+        return compute(self.backend, lambda: host_text(path), lambda: device_text(path, nbytes), function)
 
     @cached_property
     def _texts(self) -> Path:

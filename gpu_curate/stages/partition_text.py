@@ -317,12 +317,14 @@ def _changed(path: str, row: int, what: str) -> FatalError:
 # --------------------------------------------------------------------------------------------------------- on the device
 
 
-def device_text(path: str | PathLike[str]) -> tuple[TextColumn, str | None]:
+def device_text(path: str | PathLike[str], nbytes: int | None = None) -> tuple[TextColumn, str | None]:
     """The texts of a documents partition, on the device.
 
     cuDF decodes there: the partition's own column, or by reference the source's, checked document by document against
     the stored hashes by the device's kernel. Without cuDF the host's buffers are copied up.
 
+    Args:
+        nbytes: of all texts together, as the receipt says: what cuDF reads of the partition's own column has so many.
     Returns:
         the texts, and why cuDF's were not taken: None, or what it raised or read otherwise.
     Raises:
@@ -336,7 +338,7 @@ def device_text(path: str | PathLike[str]) -> tuple[TextColumn, str | None]:
     with pq.ParquetFile(path, memory_map=True) as file:
         origin = read_origin(file.schema_arrow)
         if origin is None:
-            return cudf_columns.device_column(path), None
+            return _own_on_device(path, file.metadata.num_rows, nbytes)
         row_N, _, hash_N2 = _expected(file)
         stored = _stored(file)
     reason = None
@@ -344,6 +346,27 @@ def device_text(path: str | PathLike[str]) -> tuple[TextColumn, str | None]:
         text, reason = _cudf_read(origin, row_N, hash_N2, stored)
         if text is not None:
             return text, None
+        gpu_runtime.cuda().release()
+    return gpu_runtime.to_device(host_text(path), gpu_runtime.cuda()), reason
+
+
+def _own_on_device(path: str | PathLike[str], rows: int, nbytes: int | None) -> tuple[TextColumn, str | None]:
+    """The partition's own column. What cuDF cannot read, or reads otherwise, the host reads."""
+    from gpu_curate.device import cudf_columns
+    from gpu_curate.device import runtime as gpu_runtime
+
+    reason = None
+    if cudf_columns.device_reader()[0] == "cudf":
+        try:
+            text = cudf_columns.device_column(path)
+            size = text.nbytes if nbytes is None else nbytes
+            if (len(text), text.nbytes) == (rows, size):
+                return text, None
+            reason = f"cuDF reads {len(text)} texts of {text.nbytes} bytes where there are {rows} of {size}"
+        except _CUDF_ERRORS as e:
+            if gpu_runtime.cuda().fault(e):
+                raise
+            reason = f"cuDF: {type(e).__name__}: {one_line(e)}"
         gpu_runtime.cuda().release()
     return gpu_runtime.to_device(host_text(path), gpu_runtime.cuda()), reason
 
@@ -361,6 +384,8 @@ def _cudf_read(
         series = _cudf_parquet(origin, row_N) if stored is None else _cudf_merged(origin, row_N, stored)
         text = cudf_columns.text_column(series, gpu_runtime.cuda())
     except _CUDF_ERRORS as e:
+        if gpu_runtime.cuda().fault(e):  # of the device, not of what it was to read
+            raise
         return None, f"cuDF: {type(e).__name__}: {one_line(e)}"
     if len(text) != len(row_N):
         return None, f"cuDF reads {len(text)} texts where there are {len(row_N)}"

@@ -47,7 +47,9 @@ class Fuzzy(Section):
         0.8, ge=0.0, le=1.0, description="warn when more than this share of a source is removed as duplicates"
     )
     components: Literal["auto", "cpu", "curator"] = Field(
-        "auto", description="who builds components from edges: union-find on the CPU, NeMo Curator on GPUs"
+        "auto",
+        description="who builds components from edges: union-find on the CPU, NeMo Curator on GPUs; auto: Curator from "
+        "8 billion edges and 2 GPUs up, and the CPU if it fails",
     )
 
     @model_validator(mode="after")

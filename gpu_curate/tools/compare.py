@@ -33,7 +33,8 @@ from gpu_curate.device.runtime import Device, to_device, to_host
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, DeviceError, FatalError, install
 from gpu_curate.ops.catalogue import OPS, Inputs
-from gpu_curate.runs.engines import LocalEngine, default_workers
+from gpu_curate.runs.engines import LocalEngine
+from gpu_curate.runs.workers import CPU, default_workers
 from gpu_curate.stages import Context
 from gpu_curate.stages.contamination import indexes_of
 from gpu_curate.stages.documents.stage import Documents
@@ -291,9 +292,9 @@ def on_all_cores(sample: Sample, parts: list[tuple[TextColumn, np.ndarray]], wor
 
     Seconds are those of all slices together over the number of processes: none of them is ever idle in between.
     """
-    engine = LocalEngine(workers, [])
+    engine = LocalEngine(workers, {})
     try:
-        futures = [engine.submit("cpu", _on_a_slice, sample, *part) for part in parts]
+        futures = [engine.submit(CPU, _on_a_slice, sample, *part) for part in parts]
         made, seconds = _summed([f.result() for f in futures])
     except BrokenExecutor as e:
         raise FatalError("a worker process died", "out of memory? try a smaller --max-bytes or fewer --workers") from e

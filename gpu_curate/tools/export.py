@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 
 from gpu_curate.config import did_you_mean
 from gpu_curate.errors import ConfigError, FatalError
-from gpu_curate.runs.engines import default_workers, make_engine
+from gpu_curate.runs.engines import make_engine
+from gpu_curate.runs.workers import CPU, default_workers
 from gpu_curate.stages import Context
 from gpu_curate.stages.cuts import without_cuts
 from gpu_curate.stages.documents.schema import SCHEMA
@@ -164,7 +165,7 @@ def export(
 def _run_all(request: Request, parts: list[str], workers: int | None) -> Iterable[tuple[str, Receipt[Counts]]]:
     """Export partitions in worker processes, a few ahead of what is done; one is done in this process."""
     count = min(workers or default_workers(), len(parts))
-    engine = make_engine("inline" if count <= 1 else "local", max(count, 1), [])
+    engine = make_engine("inline" if count <= 1 else "local", max(count, 1), {})
     waiting = list(reversed(parts))
     running: dict[Future[Any], str] = {}
     whole = False
@@ -172,7 +173,7 @@ def _run_all(request: Request, parts: list[str], workers: int | None) -> Iterabl
         while waiting or running:
             while waiting and len(running) < 2 * count:
                 part = waiting.pop()
-                running[engine.submit("cpu", export_part, request, part)] = part
+                running[engine.submit(CPU, export_part, request, part)] = part
             ended: set[Future[Any]] = wait(running, return_when=FIRST_COMPLETED).done
             for future in ended:
                 yield running.pop(future), future.result()

@@ -184,6 +184,7 @@ def install(monkeypatch: Any, device: Device | None = None) -> None:
     """Make the emulated device, or `device`, the one CUDA device of this process."""
     from gpu_curate.device import backend, cudf_columns
     from gpu_curate.device import runtime as gpu_runtime
+    from gpu_curate.device.probe import Found
     from gpu_curate.ops.bands import gpu as bands
     from gpu_curate.ops.components import gpu as components
     from gpu_curate.ops.content_hash import gpu as content_hash
@@ -196,5 +197,5 @@ def install(monkeypatch: Any, device: Device | None = None) -> None:
     for module in (gpu_runtime, cudf_columns, *twins):
         monkeypatch.setattr(module, "cuda", lambda: device or emulated())
     monkeypatch.setattr(cudf_columns, "device_reader", lambda: ("pyarrow", "emulated"))
-    monkeypatch.setattr(backend, "probe_devices", lambda: (["0"], "emulated"))
+    monkeypatch.setattr(backend, "probe_devices", lambda: Found(("0",), "emulated"))
     monkeypatch.setattr(backend, "to_device", EmulatedCuPy.asarray)

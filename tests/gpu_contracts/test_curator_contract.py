@@ -14,7 +14,7 @@ from nemo_curator.stages.deduplication.fuzzy.utils import CURATOR_FUZZY_DUPLICAT
 from nemo_curator.stages.deduplication.id_generator import CURATOR_DEDUP_ID_STR
 from nemo_curator.tasks import FileGroupTask
 
-from gpu_curate.device import backend
+from gpu_curate.device import probe
 from gpu_curate.errors import DeviceError
 from gpu_curate.ops.components import curator
 
@@ -59,7 +59,7 @@ def test_executor_reads_our_wait():
 def test_ray_starts_and_what_stops_it_is_the_missing_driver(tmp_path):
     """Ray is told of a GPU that is not there: everything runs up to the first call of the driver."""
     edges = [(np.array([0, 1]), np.array([1, 2]))]
-    if backend.probe_devices()[0]:
+    if probe.device_ids()[0]:
         assert curator.connect(edges, 4, tmp_path / "work", num_gpus=1)[0].tolist() == [0, 0, 0, 3]
     else:
         with pytest.raises(DeviceError, match=r"(?i)cuda|nccl"):

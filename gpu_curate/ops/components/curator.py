@@ -41,7 +41,17 @@ ID, LABEL = "_curator_dedup_id", "_duplicate_group_id"  # Curator's column names
 EDGES = pa.schema([(f"{ID}_x", pa.int64()), (f"{ID}_y", pa.int64())])  # cuGraph takes signed integers only
 MAX_FILE_EDGES = 50_000_000  # a file is read whole on one GPU
 EDGE_DEVICE_BYTES = 150  # upper end of what the stage holds per edge and GPU while it builds its graph
+# Where it pays. Measured on one core of this project's benchmark machine: union-find takes 64 ns an edge, writing the edges
+# for Curator 57; Ray's start takes a minute. What is left of an edge's time pays for the start from here on, and one GPU
+# does not hold the graph of so many.
+MIN_EDGES = 8_000_000_000
+MIN_GPUS = 2
 ACTOR_WAIT_S = 120  # Curator's 5 s is too short for a GPU that another process has just left
+
+
+def pays(edges: int, num_gpus: int) -> bool:
+    """True if components are sooner there by Curator than by union-find on one core: for many edges and more than one GPU."""
+    return num_gpus >= MIN_GPUS and edges >= MIN_EDGES
 
 
 def connect(
@@ -136,7 +146,7 @@ def environment(devices: tuple[str, ...] | None = None) -> dict[str, str]:
 
 
 def release_pools() -> None:
-    """Give CuPy's and RMM's cached device memory back. No device array may be in use."""
+    """Give CuPy's and RMM's cached device memory back: that of arrays still in use goes with them."""
     gc.collect()
     if "cupy" in sys.modules:
         import cupy

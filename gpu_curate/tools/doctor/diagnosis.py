@@ -14,11 +14,14 @@ from typing import Any
 from gpu_curate import __version__
 from gpu_curate.tools.doctor.check import Check
 from gpu_curate.tools.doctor.machine import environment, system
-from gpu_curate.tools.doctor.probes import GROUPS, PROBES, in_process
+from gpu_curate.tools.doctor.probes import GROUPS, PROBES, QUICK, in_process
 
 
 def diagnose(
-    gpu: bool = False, folder: Path = Path("."), tell: Callable[[str], None] = lambda text: None
+    gpu: bool = False,
+    folder: Path = Path("."),
+    tell: Callable[[str], None] = lambda text: None,
+    quick: bool = False,
 ) -> dict[str, Any]:
     """Look at everything and test every op.
 
@@ -26,6 +29,7 @@ def diagnose(
         gpu: the GPU path is required: what it lacks counts as failed.
         folder: whose disk is looked at.
         tell: is told what is being looked at, and when that is done.
+        quick: touch no device, which may be another program's: the driver and NVML are asked, no kernel is run.
     Returns:
         version, checks (each a Check as a dict), usable (nothing failed), gpu_usable and gpu_present. Writes nothing but compiled
         functions to Numba's cache. Takes about half a minute, longer where nothing is compiled yet.
@@ -41,7 +45,7 @@ def diagnose(
         return found
 
     with ThreadPoolExecutor(max(2, min(4, os.cpu_count() or 1))) as pool:
-        for found in pool.map(look, PROBES):
+        for found in pool.map(look, [p for p in PROBES if not (quick and p in QUICK)]):
             checks += found
     needed = [c for c in checks if c.for_gpu]
     present = gpu_present()

@@ -120,19 +120,20 @@ def cupy_works() -> list[Check]:
         return [
             Check("GPU", "CuPy", "failed", f"{said}; NVRTC: {error_text(e)}", "pip install 'cupy-cuda13x[ctk]'", True)
         ]
-    from gpu_curate.device.backend import probe_devices
+    from gpu_curate.device import probe
 
-    devices, reason = probe_devices()
+    devices, reason, exclusive = probe.probe_devices()
     if devices:
-        sizes = []
-        for number in range(len(devices)):
-            with cupy.cuda.Device(number):
-                free, total = cupy.cuda.runtime.memGetInfo()
-                sizes.append(f"{gigabytes(free)} of {gigabytes(total)} free")
-        return [Check("GPU", "CuPy", "ok", f"{said}; {'; '.join(sizes)}", None, True)]
+        own = f"; one process at a time: {', '.join(sorted(exclusive))}" if exclusive else ""
+        checks = [Check("GPU", "CuPy", "ok", f"{said}; compiles and runs a kernel on {reason}{own}", None, True)]
+        if "left out" in reason:  # the others do
+            checks.append(Check("GPU", "devices", "failed", reason, "a run goes on without them; `nvidia-smi` and dmesg say more"))  # fmt: skip
+        return checks
     full = any(mark in reason for mark in ("OutOfMemory", "cudaErrorMemoryAllocation"))
     absent = any(mark in reason for mark in ("libcuda", "is empty", "sees no CUDA device", "cudaErrorNoDevice"))
     remedy = "see above who holds the device" if full else "the lines above say what is missing"
+    if "headers" in reason:
+        remedy = "pip install 'cupy-cuda13x[ctk]'"
     return [Check("GPU", "CuPy", "missing" if full or absent else "failed", f"{said}; {reason}", remedy, True)]
 
 
@@ -146,10 +147,10 @@ def cudf_works() -> list[Check]:
     try:
         import cudf
 
-        from gpu_curate.device.backend import probe_devices
         from gpu_curate.device.cudf_columns import text_column
+        from gpu_curate.device.probe import device_ids
 
-        if probe_devices()[0]:
+        if device_ids()[0]:
             texts = ["", "one", "zwei drei", "漢字"]
             column = text_column(cudf.Series(texts))
             got = column.chars.get()[int(column.offsets[0]) :].tobytes()

@@ -80,9 +80,9 @@ def cpu_ops() -> list[Check]:
 
 
 def kernels() -> list[Check]:
-    from gpu_curate.device.backend import probe_devices
+    from gpu_curate.device.probe import device_ids
 
-    devices, reason = probe_devices()
+    devices, reason = device_ids()
     if not devices:
         return [Check("self-test, GPU", "kernels", "missing", f"not run: {reason}", "see the lines on the GPU", True)]
     from gpu_curate.device.runtime import cuda
@@ -111,9 +111,9 @@ def kernel_checks(device: Any) -> list[Check]:
 
 def components() -> list[Check]:
     """A few components by NeMo Curator on the first device."""
-    from gpu_curate.device.backend import probe_devices
+    from gpu_curate.device.probe import device_ids
 
-    devices, reason = probe_devices()
+    devices, reason = device_ids()
     name = "components (NeMo Curator)"
     if importlib.util.find_spec("nemo_curator") is None:
         reason = "NeMo Curator is not installed"

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from gpu_curate.device.probe import child_environment, device_ids
 from gpu_curate.tools.doctor.check import REINSTALL, Check
 from gpu_curate.tools.doctor.gpu import cudf_works, cupy_works, curator, driver, nvml
 from gpu_curate.tools.doctor.libraries import PARTS, libraries, numba_works, part, tokenizers
@@ -32,12 +34,13 @@ class Probe(NamedTuple):
     seconds: float
 
 
-def in_process(probe: str) -> list[Check]:
-    """The checks of a probe, or one that says how its process ended."""
+def in_process(probe: str, device: str | None = None) -> list[Check]:
+    """The checks of a probe, or one that says how its process ended. `device`: the only one that its process sees."""
     group, name, _, seconds = PROBES[probe]
     for_gpu = probe in ("driver", "cupy", "kernels")
     path = os.pathsep.join(p for p in [str(Path(__file__).parents[3]), *sys.path] if p)
     env = {**os.environ, "PYTHONPATH": path, "NO_VCS_VERSION": "1"}  # NeMo Curator runs git when imported
+    env |= {} if device is None else child_environment(device)
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
@@ -65,6 +68,20 @@ def in_process(probe: str) -> list[Check]:
     return [Check(group, name, "failed", f"{how}: {said[-1][:300] if said else 'it said nothing'}", REINSTALL, for_gpu)]
 
 
+def kernels_everywhere() -> list[Check]:
+    """Every kernel on every device, each in a process of its own: what is wrong with one says nothing of the others."""
+    devices, _ = device_ids()
+    if len(devices) < 2:
+        return kernels()
+    checks = []
+    with ThreadPoolExecutor(len(devices)) as pool:
+        for device, found in zip(devices, pool.map(lambda d: in_process("kernels", d), devices), strict=True):
+            wrong = [replace(c, name=f"{c.name}, device {device}") for c in found if c.status != "ok"]
+            right = f"{len(found)} ops equal the CPU"
+            checks += wrong or [Check("self-test, GPU", f"device {device}", "ok", right, None, True)]
+    return checks
+
+
 _HANGS = {
     "nvml": "the driver hangs: `nvidia-smi` will too; look at dmesg, restart the driver or the machine",
     "driver": "the driver hangs: `nvidia-smi` will too; look at dmesg, restart the driver or the machine",
@@ -73,10 +90,11 @@ _HANGS = {
 }
 
 
+QUICK = ("kernels", "components", "cupy", "cudf", "curator")  # what takes a device, or minutes
 GROUPS = ("machine", "GPU", "libraries", "optional parts", "self-test, CPU", "self-test, GPU")
 PROBES: dict[str, Probe] = {
     "cpu": Probe("self-test, CPU", "every op", cpu_ops, 300),  # the longest first; compiles on a fresh machine
-    "kernels": Probe("self-test, GPU", "every kernel", kernels, 300),
+    "kernels": Probe("self-test, GPU", "every kernel", kernels_everywhere, 300),
     "tokenizers": Probe("libraries", "tokenizer libraries", tokenizers, 120),
     "driver": Probe("GPU", "driver", driver, 20),
     "nvml": Probe("GPU", "NVML", nvml, 20),
