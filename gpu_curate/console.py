@@ -162,7 +162,8 @@ def print_plan(facts: dict[str, Any]) -> None:
     say(f"workers      {facts['workers']}")
     say(f"peak memory  {human_bytes(facts['peak_memory_bytes'])} in all ({facts['memory_reason']})")
     if facts["peak_device_bytes"]:
-        say(f"peak device  {human_bytes(facts['peak_device_bytes'])} a GPU")
+        pinned = human_bytes(facts["pinned_bytes"])
+        say(f"peak device  {human_bytes(facts['peak_device_bytes'])} a GPU; {pinned} of host memory pinned")
     say(
         f"disk         {human_bytes(facts['disk_bytes'])} in {facts['run']}, {human_bytes(facts['disk_free_bytes'])} free"
     )

@@ -524,8 +524,7 @@ def _refused(table: pa.Table) -> pa.Table:
 def test_a_partition_s_own_texts_that_cudf_cannot_read_or_reads_otherwise_are_read_by_the_cpu(
     tmp_path, monkeypatch, own, why
 ):
-    monkeypatch.setattr(sys.modules[__name__], "LINES", CLEAN[:12])
-    context = read(tmp_path / "r", [jsonl(tmp_path)], by_reference=[])
+    context = read(tmp_path / "r", [parquet(tmp_path)], by_reference=[])
     put(monkeypatch).own = own
     path, receipt = paths(context)[0], next(iter(context.box("documents").receipts()))
     n = len(texts(path))
@@ -536,7 +535,7 @@ def test_a_partition_s_own_texts_that_cudf_cannot_read_or_reads_otherwise_are_re
 
 @needs_compiler
 def test_a_device_that_fails_while_cudf_reads_is_no_fault_of_the_text(tmp_path, monkeypatch):
-    context = read(tmp_path / "r", [jsonl(tmp_path)], by_reference=[])
+    context = read(tmp_path / "r", [parquet(tmp_path)], by_reference=[])
 
     def lost(table: pa.Table) -> pa.Table:
         raise RuntimeError("CUDA error encountered at: reader.cu: 700 cudaErrorIllegalAddress")

@@ -116,8 +116,7 @@ def make_plan(
         "peak_memory_bytes": needs.memory,
         "memory_reason": f"{needs.workers} workers of {needs.worker / 1e6:.0f} MB for partitions of "
         f"{needs.partition / 1e6:.1f} MB; {GLOBAL_BYTES_PER_DOCUMENT} bytes a document for the plan of the shards",
-        "peak_device_bytes": _device_bytes(config, needs.partition) if chosen.choice == "gpu" else 0,
-        "pinned_bytes": RING_BYTES * sum(chosen.processes(config.run.gpu.workers).values()),
+        **_device_facts(config, chosen, needs.partition),
         "disk_bytes": disk,
         "disk_free_bytes": free,
         "split": earlier and _facts_of(earlier),
@@ -169,8 +168,16 @@ def _needs(config: Config, text: int, documents: int, largest: int) -> _Needs:
     return _Needs(workers, worker, workers * worker + GLOBAL_BYTES_PER_DOCUMENT * documents, partition)
 
 
-def _device_bytes(config: Config, partition: int) -> int:
-    """Memory of one device, of all of its processes: a partition's text and what the op that takes most needs beside it.
+def _device_facts(config: Config, chosen: backend.Backend, partition: int) -> dict[str, int]:
+    processes = chosen.processes(config.run.gpu.workers)
+    return {
+        "peak_device_bytes": _device_bytes(config, partition, max(processes.values(), default=0)),
+        "pinned_bytes": RING_BYTES * sum(processes.values()),
+    }
+
+
+def _device_bytes(config: Config, partition: int, processes: int) -> int:
+    """Memory of one device, for so many processes: a partition's text and what the op that takes most needs beside it.
 
     For text as English is. One with more words takes more, and is halved where that does not fit.
     """
@@ -186,7 +193,7 @@ def _device_bytes(config: Config, partition: int) -> int:
         hashed = bands.footprint(band_spec(config.dedup.fuzzy))
         footprints.append(signed._replace(per_document=signed.per_document + hashed.per_document))
     ops = max(f.of(partition, documents) for f in footprints)
-    return config.run.gpu.workers * (partition + 8 * documents + max(ops, DEVICE_READ_FACTOR * partition))
+    return processes * (partition + 8 * documents + max(ops, DEVICE_READ_FACTOR * partition))
 
 
 def _too_small(disk: int, free: int, memory: int) -> list[str]:
