@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from gpu_curate import __version__
-from gpu_curate.commands import documents, machine, recipes, register, shards, tokenizers
+from gpu_curate.commands import documents, judge, machine, recipes, register, shards, tokenizers
 from gpu_curate.commands.options import (
     EXIT_CONFIG,
     EXIT_FATAL,
@@ -50,6 +50,7 @@ app = typer.Typer(
 app.add_typer(shards.app, name="shards")
 app.add_typer(recipes.app, name="config")
 app.add_typer(tokenizers.app, name="tokenizer")
+app.add_typer(judge.app, name="judge")
 # What the system refuses and the user can put right; any other OSError is ours to explain, by its traceback.
 USERS_ERRNO = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
 

@@ -14,5 +14,6 @@ VARIANTS: dict[str, list[tuple[str, ...]]] = {
     "bands": [()],
     "content_hash": [()],
     "ngrams": [()],
+    "judge": [("WEIGHT=signed char",), ("WEIGHT=short",)],
     "text_stats": [text_stats.DEFINES],
 }

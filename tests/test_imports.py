@@ -92,7 +92,7 @@ LAYERS = (
         "torch_dataset",
         "shards_check",
     },
-    {"ops", "sources", "quality", "lsh", "dedup", "adapters"},
+    {"ops", "sources", "quality", "judges", "lsh", "dedup", "adapters"},
     {"config"},
     {"stages"},
     {"runs"},

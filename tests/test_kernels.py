@@ -20,6 +20,7 @@ from gpu_curate.document import TextColumn
 from gpu_curate.ops.bands import BandSpec
 from gpu_curate.ops.bands import cpu as bands_cpu
 from gpu_curate.ops.bands import gpu as bands_gpu
+from gpu_curate.ops.judge import trial
 from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.ops.minhash import cpu as minhash_cpu
 from gpu_curate.ops.minhash import gpu as minhash_gpu
@@ -90,6 +91,12 @@ def stats_agree(device: Device) -> bool:
     return np.array_equal(run(device, stats_gpu.text_stats, COLUMN), stats_cpu.text_stats(COLUMN))
 
 
+def judges_agree(device: Device) -> bool:
+    tables = trial()
+    got = run(device, lambda text, d: stats_gpu.judge_sums(text, tables, d), COLUMN)
+    return np.array_equal(got[0], stats_cpu.judge_sums(COLUMN, tables)[0])
+
+
 @pytest.mark.skipif(not available(), reason="no C++ compiler: the emulator compiles kernels with g++")
 @pytest.mark.parametrize(
     ("op", "agree", "old", "new", "finding"),
@@ -100,6 +107,8 @@ def stats_agree(device: Device) -> bool:
         pytest.param("minhash", signatures_agree, "n_words - SHINGLE_WORDS + 1 :", "n_words - SHINGLE_WORDS :", None, id="minhash-off-by-one"),
         pytest.param("words", words_agree, "if (first >= base && first + 32 <= end)", "if (first + 32 <= end + 32)", "OUT OF BOUNDS", id="words-reads-beyond-the-text"),
         pytest.param("text_stats", stats_agree, "if (i + n > first + size) return;", "if (i + n > first + size + 1) return;", "OUT OF BOUNDS", id="ngrams-off-by-one"),
+        pytest.param("judge", judges_agree, "if (lane + o < 32 && other_doc == doc) sum += other;", "if (lane + o < 32) sum += other;", None, id="judge-sums-across-documents"),
+        pytest.param("judge", judges_agree, "if (inside && i + 1 < n_words && word_doc[i + 1] == doc) most = 2;", "if (inside && word_doc[i + 1] == doc) most = 2;", "OUT OF BOUNDS", id="judge-reads-beyond-the-words"),
         pytest.param("bands", bands_agree, "u64 h = band + 1;", "u64 h = band;", None, id="bands-wrong-seed"),
         pytest.param("bands", bands_agree, "if (d >= n_docs) return;", "if (d > n_docs) return;", "OUT OF BOUNDS", id="bands-one-thread-too-many"),
     ],

@@ -137,3 +137,27 @@ def test_the_mixture_draws_its_shares_from_stand_ins(tmp_path, shared_data, gpt2
     for name, share in (("edu", 0.70), ("wiki", 0.15), ("crawl", 0.10), ("math", 0.05)):
         assert drawn[name] / total == pytest.approx(share, abs=0.06), drawn
     shutil.rmtree(tmp_path / "r")
+
+
+def test_the_edu_recipe_ends_in_a_judge(tmp_path, shared_data, gpt2):
+    from gpu_curate.judges.train import Settings
+    from gpu_curate.tools.judge_texts import labelled, train_judge
+
+    pages = pq.read_table(shared_data("docs/ibm_cc100.parquet"))["contents"].to_pylist()
+    with shared_data("eval/gsm8k_test.jsonl").open() as f:
+        rows = [json.loads(line) for line in f]
+    lessons = [" ".join(r["question"] + " " + r["answer"] for r in rows[i : i + 4]) for i in range(0, 400, 4)]
+    texts = [*((t, 1.0) for t in pages[::2]), *((t, 4.5) for t in lessons[::2])]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps({"text": t, "score": s}) + "\n" for t, s in texts))
+    data, reading = labelled([], [], [str(tmp_path / "labels.jsonl")], "score")
+    facts = train_judge(data, reading, Settings(bits=16, folds=3), tmp_path / "edu.judge")
+    assert facts["auc"][0] > 0.95
+    unseen = pages[1::2] + lessons[1::2]
+    pq.write_table(pa.table({"text": unseen}), tmp_path / "web.parquet")
+    path, model = f"sources.web.path={tmp_path / 'web.parquet'}", f"quality.judges.edu.model={tmp_path / 'edu.judge'}"
+    rules = ["quality.gopher_quality=off", "quality.gopher_repetition=off"]
+    facts = execute("edu", tmp_path / "r", gpt2, path, model, *rules)
+    low = facts["documents"]["dropped"]["judges:min_edu"]
+    assert len(pages[1::2]) * 0.8 < low < len(pages[1::2]) * 1.1
+    assert facts["mixture"]["repeated"]["documents"] > 0
+    assert facts["spreads"]["judge_edu"]["thresholds"] == [["min 3000", 3000]]

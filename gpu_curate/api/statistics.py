@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from gpu_curate.errors import ConfigError, InputError
 from gpu_curate.quality import FAMILIES, Quality, evaluate
 from gpu_curate.quality import bits as rule_bits
 from gpu_curate.quality.columns import PREFIX, Values
+from gpu_curate.quality.judges import Judge
 from gpu_curate.quality.own import of_class, switched
 from gpu_curate.quality.score import Score, scores_of
 
@@ -28,6 +30,7 @@ def score(
     text_column: str = "text",
     stop_words: Iterable[str] | None = None,
     own: Iterable[Score | type[Score]] = (),
+    judges: Mapping[str, str | os.PathLike[str]] | None = None,
     progress: Progress | None = None,
 ) -> pa.Table:
     """Every statistic of every text: the columns of a run's scores/, the same values on CPU and GPU.
@@ -36,6 +39,8 @@ def score(
         texts: N texts, as for `deduplicate`; or a table (Arrow, pandas, polars, cuDF, dict) that has them in `text_column`.
         stop_words: at most 32 words that the column `stop_words` counts; None: Gopher's eight of English.
         own: your own scores, classes or objects of them (`gpu_curate.Score`); their columns follow.
+        judges: learned scores: name → file of `gpu-curate judge train`. Each is an int32 column `judge_NAME`, thousandths,
+            -2147483648 for a text without words.
     Returns:
         table of N rows: counts int32, `..._fraction` (0 to 1), `..._ratio` and `mean_...` float64. A null is an empty
         text, whose every score is 0 (or as its rule says).
@@ -46,16 +51,21 @@ def score(
     """
     from gpu_curate.ops.text_stats import STOP_WORDS, text_stats
     from gpu_curate.quality import scores
+    from gpu_curate.stages.judged import scores as judge_scores
+    from gpu_curate.stages.judged import tables_of
 
     text = column_of(texts, text_column)
     words = STOP_WORDS if stop_words is None else tuple(stop_words)
+    learned = {name: Judge(model=os.fspath(path)) for name, path in (judges or {}).items()}
+    tables = tables_of(learned)
     scorers = [kind() if isinstance(kind, type) else kind for kind in own]
     made: list[Mapping[str, Array]] = []
     with telling(progress, text.nbytes) as tell:
         done = 0
         for start, stop in [*batches(text)] or [(0, 0)]:
             part = text.slice(start, stop)
-            ours = scores(computed(part, lambda some: dict(text_stats(some, words).items())))
+            stats = computed(part, lambda some: dict(text_stats(some, words, tables)))
+            ours = {**scores(stats), **judge_scores(stats, learned)}
             made.append({**ours, **_own_scores(scorers, part, start, ours)})
             done += part.nbytes
             tell("scores", done, text.nbytes)

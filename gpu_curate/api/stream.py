@@ -125,6 +125,12 @@ class DocumentStream:
             raise ConfigError(
                 f"quality.{next(iter(config.quality.own))}: rules of your own are not applied to a stream"
             )
+        shares = [name for name, judge in config.quality.judges.items() if judge.top_share is not None]
+        if shares:
+            raise ConfigError(
+                f"quality.judges.{shares[0]}.top_share: a share of all documents, and a stream has not seen them all",
+                "give min: a run's report shows which score that is",
+            )
         self._config, self._rank, self._world_size, self._start = config, rank, world_size, start
         whole = Intake(config.sources, config.normalize, config.pii, _PART_BYTES, ())
         tasks = read_tasks(whole, inventory(config.sources))
@@ -232,7 +238,8 @@ class DocumentStream:
         if self._rules:
             quality = self._config.quality
             words = None if quality.gopher_quality is None else _stop_words(self._config)
-            table = score(column, stop_words=words)
+            judges = {name: judge.model for name, judge in quality.judges.items()}
+            table = score(column, stop_words=words, judges=judges)
             for name in quality.columns:
                 values = [entry[2].columns.get(name) for entry in entries]
                 strings = pa.array([None if v is None else str(v) for v in values], pa.string())
@@ -276,6 +283,8 @@ def _left_out(config: Config) -> list[str]:
         found.append("dedup.fuzzy")
     if config.references:
         found.append("references")
+    if any(judge.bands for judge in config.quality.judges.values()):
+        found.append("bands of judges")
     if any(s.weight is not None or s.tokens is not None for s in config.sources):
         found.append("weights of sources")
     if config.shards.validation.tokens:

@@ -112,8 +112,10 @@ def _where(facts: dict[str, Any]) -> str:
 
 
 def _limit(rule: dict[str, Any]) -> str:
-    words = {"min": "at least", "max": "at most", "in": "one of", "no": "some value"}
+    words = {"min": "at least", "max": "at most", "in": "one of", "no": "some value", "top": "in the highest"}
     values = ", ".join(map(str, rule["limit"])) if rule["bound"] == "in" else _number(rule["limit"])
+    if rule["bound"] == "top":
+        return f"{words['top']} {rule['limit']:.4g}"
     return words[rule["bound"]] + ("" if rule["bound"] == "no" else f" {values}")
 
 

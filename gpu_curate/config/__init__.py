@@ -11,6 +11,7 @@ from gpu_curate.quality.c4 import C4
 from gpu_curate.quality.columns import ColumnBounds
 from gpu_curate.quality.fineweb import FineWeb
 from gpu_curate.quality.gopher import GopherQuality, GopherRepetition
+from gpu_curate.quality.judges import Band, Judge
 from gpu_curate.quality.rule import ANY_SCRIPT, ENGLISH, MARKED_SCRIPTS, SPACED_SCRIPTS
 from gpu_curate.runs.section import Run
 from gpu_curate.section import MAX_SEED, MAX_TOKENS, Section
@@ -26,7 +27,7 @@ from gpu_curate.sources.sections import (
 )
 from gpu_curate.sources.text import AUTO_ENCODING, TextSource
 from gpu_curate.sources.wikipedia import WikipediaSource
-from gpu_curate.stages.sections import Dedup, Fuzzy, Reference, Shards, Validation
+from gpu_curate.stages.sections import Annotation, Dedup, Fuzzy, Reference, Shards, Validation
 from gpu_curate.text.sections import Language, Normalize, Pii
 from gpu_curate.tokenizer.section import Tokenizer, TrainTokenizer
 
@@ -41,6 +42,8 @@ __all__ = [
     "MAX_TOKENS",
     "SPACED_SCRIPTS",
     "TRUST_ENGINE",
+    "Annotation",
+    "Band",
     "ColumnBounds",
     "CompressedSource",
     "Config",
@@ -51,6 +54,7 @@ __all__ = [
     "GopherRepetition",
     "HuggingFaceSource",
     "JsonlSource",
+    "Judge",
     "KeptColumn",
     "Language",
     "Normalize",

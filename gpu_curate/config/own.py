@@ -12,6 +12,8 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.own_code import READERS, SCORES, TRUST_CODE, Code, find
 from gpu_curate.quality import FAMILIES, Quality, bits, own_rules
 from gpu_curate.quality.columns import FAMILY
+from gpu_curate.quality.judges import COLUMN as JUDGE_COLUMN
+from gpu_curate.quality.judges import FAMILY as JUDGES
 from gpu_curate.quality.own import Own, read_back
 from gpu_curate.quality.own import resolve as resolve_score
 from gpu_curate.sources.own import OwnSource
@@ -81,8 +83,10 @@ def _check_names(quality: Quality) -> None:
     """Raises: ConfigError: two classes give one score or one family, or take a name of ours; too many rules."""
     from gpu_curate.quality import score_types
 
-    scores: dict[str, str] = dict.fromkeys((*score_types(), *_TAKEN), "gpu_curate")
-    families: dict[str, str] = dict.fromkeys((*FAMILIES, FAMILY), "gpu_curate")
+    scores: dict[str, str] = dict.fromkeys(
+        (*score_types(), *_TAKEN, *(JUDGE_COLUMN + n for n in quality.judges)), "gpu_curate"
+    )
+    families: dict[str, str] = dict.fromkeys((*FAMILIES, FAMILY, JUDGES), "gpu_curate")
     for key, own in quality.own.items():
         assert own.resolved is not None
         for names, name, what in (

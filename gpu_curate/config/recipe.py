@@ -22,7 +22,7 @@ from gpu_curate.sources.sections import (
 )
 from gpu_curate.sources.text import TextSource
 from gpu_curate.sources.wikipedia import WikipediaSource
-from gpu_curate.stages.sections import Dedup, Reference, Shards
+from gpu_curate.stages.sections import Annotation, Dedup, Reference, Shards
 from gpu_curate.text.sections import Language, Normalize, Pii
 from gpu_curate.tokenizer.section import Tokenizer
 
@@ -70,6 +70,7 @@ class Config(Section):
         "quality": {},
         "dedup": {"exact": False, "fuzzy": None},
         "references": [],
+        "annotations": [],
         "min_tokens": 0,
     }
 
@@ -80,6 +81,7 @@ class Config(Section):
     quality: Quality = Field(Quality(), description="filters")
     dedup: Dedup = Field(Dedup(), description="duplicates")
     references: list[Reference] = Field([], description="reference sets")
+    annotations: list[Annotation] = Field([], description="published properties of documents, as columns")
     tokenizer: Tokenizer = Field(description="required: `path` or `train`")
     min_tokens: int = Field(64, ge=0, description="a shorter document is dropped (too_few_tokens)")
     forget: str | None = Field(
@@ -123,6 +125,27 @@ class Config(Section):
         return references
 
     @model_validator(mode="after")
+    def _annotated(self) -> Config:
+        _unique("annotations", [a.name for a in self.annotations])
+        carried = {c for s in self.sources for c in (*s.kept, *s.gives)}
+        taken: dict[str, str] = dict.fromkeys((*COLUMNS, *carried), "the sources")
+        for annotation in self.annotations:
+            for column in (c if isinstance(c, str) else c.as_ for c in annotation.columns):
+                if column in taken:
+                    raise ValueError(
+                        f"annotations.{annotation.name}: there is a column {column!r} of {taken[column]} already; take it under "
+                        f"another name: {{column: {column}, as: {annotation.name}_{column}}}"
+                    )
+                taken[column] = f"annotations.{annotation.name}"
+            by_text = annotation.by.startswith("text:")
+            if not by_text and annotation.by not in carried and not any(s.gives_more for s in self.sources):
+                raise ValueError(
+                    f"annotations.{annotation.name}.by: no source carries {annotation.by!r}"
+                    f"{did_you_mean(annotation.by, carried)}: name it in keep_columns, or take the text: by: text:sha256"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _groups(self) -> Config:
         if self.dedup.fuzzy is not None and self.dedup.fuzzy.scope == "group":
             missing = [s.name for s in self.sources if s.group_column is None]
@@ -138,13 +161,21 @@ class Config(Section):
                     f"quality.columns.{column}: every document has a {column} of its own ({', '.join(COLUMNS)}); carry the "
                     f"source's column under another name: keep_columns: [{{column: {column}, as: {column}_of_source}}]"
                 )
-            carried = list(dict.fromkeys(c for s in self.sources for c in (*s.kept, *s.gives)))
+            annotated = [c for a in self.annotations for c in a.taken]
+            carried = list(dict.fromkeys([*(c for s in self.sources for c in (*s.kept, *s.gives)), *annotated]))
             if column not in carried and not any(s.gives_more for s in self.sources):
                 raise ValueError(
                     f"quality.columns.{column}: no source carries this column{did_you_mean(column, carried)} (they carry "
                     f"{', '.join(carried) or 'none'}): name it in keep_columns of the source that has it, "
                     f"keep_columns: [{column}]"
                 )
+        for name, judge in self.quality.judges.items():
+            if judge.top_share is not None and judge.per == "group":
+                missing = [s.name for s in self.sources if s.group_column is None]
+                if missing:
+                    raise ValueError(
+                        f"quality.judges.{name}.per: group needs group_column in every source, missing in {missing}"
+                    )
         try:
             bits(self.quality)
         except ConfigError as e:
@@ -179,10 +210,12 @@ def for_publication(config: Config) -> dict[str, Any]:
     for section, keys in (
         *((s, ("type", "path", "dataset", "url_blocklist", "domain_blocklist")) for s in data["sources"]),
         *((r, ("path", "dataset")) for r in data["references"]),
+        *((a, ("path",)) for a in data["annotations"]),
         (data["tokenizer"], ("path",)),
         (data, ("forget",)),
         (data.get("language") or {}, ("model",)),
         (data["shards"].get("validation") or {}, ("earlier",)),
+        *((judge, ("model",)) for judge in data["quality"].get("judges", {}).values()),
     ):
         for key in keys:
             if section.get(key):

@@ -16,6 +16,7 @@ from gpu_curate.ops.minhash.plain import FoldTable
 from gpu_curate.privacy import cleaned
 from gpu_curate.quality import rules
 from gpu_curate.quality.columns import PREFIX
+from gpu_curate.quality.judges import UNSCORED, JudgeRule
 from gpu_curate.report.cuts import cut_texts
 from gpu_curate.report.marks import marks
 from gpu_curate.report.reasons import meaning
@@ -25,6 +26,7 @@ from gpu_curate.stages.duplicates import read_clusters
 from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.overlaps import box_of
 from gpu_curate.stages.reasons import NOT_DRAWN
+from gpu_curate.stages.rule_values import column_values
 
 DIFF_WORDS = 2000  # of each text that a diff compares; its cost grows with their product
 _RUNS = 20  # runs of words shared with a benchmark's item that are told
@@ -124,9 +126,14 @@ def _rules(stored: Stored, found: Found) -> list[dict[str, Any]]:
     told = []
     for rule in rules(config.quality):
         if rule.score.startswith(PREFIX):
-            value = _columns(stored, found).get(rule.score.removeprefix(PREFIX))
+            name = rule.score.removeprefix(PREFIX)
+            value = column_values(stored.context, found.part, [name])[rule.score].text[found.number].as_py()
+            value = cleaned({name: value})[name]
             bound = list(getattr(rule, "among", ())) if rule.bound == "in" else rule.limit
             told.append(_rule(rule.name, rule.score, value, rule.bound, bound, rule.name not in failing))
+        elif isinstance(rule, JudgeRule):
+            value = None if scores[rule.score] == UNSCORED else scores[rule.score]
+            told.append(_rule(rule.name, rule.score, value, rule.bound, rule.limit, rule.name not in failing))
         elif rule.limit is not None:
             value = scores[rule.score]
             passes = value >= rule.limit if rule.bound == "min" else value <= rule.limit

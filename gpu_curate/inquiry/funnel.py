@@ -110,7 +110,7 @@ def _sums(sums_M3: Array, where_M: Array) -> dict[str, int]:
 def _overlaps(failing_M: Array, sums_M3: Array, bit: dict[str, int]) -> list[dict[str, Any]]:
     """Documents that fail both of two rules, the most first."""
     names = list(bit)
-    fails_RM = np.array([_has(failing_M, bit[name]) for name in names], np.int64).reshape(len(names), -1)
+    fails_RM = np.array([_has(failing_M, bit[name]) for name in names], np.int64).reshape(len(names), len(failing_M))
     both_RR = (fails_RM * sums_M3[:, 0]) @ fails_RM.T
     pairs = [(int(both_RR[i, j]), i, j) for i in range(len(names)) for j in range(i) if both_RR[i, j]]
     return [

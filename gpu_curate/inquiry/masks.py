@@ -22,6 +22,7 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.inquiry.stored import Array, Stored
 from gpu_curate.quality import rules
 from gpu_curate.quality.columns import PREFIX, compared
+from gpu_curate.quality.judges import JudgeRule
 from gpu_curate.quality.rule import Rule
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, settings_of
 from gpu_curate.stages.order import dropping_of
@@ -48,7 +49,7 @@ class Change:
         bound: `min`: lower scores fail; `max`: higher ones do.
         scores: the columns → a score of N for each limit, and bool of N where the rule fails whatever the score (or None).
         limits: one, or one a set of `references`.
-        rule: of a rule on a source's own column, which is decided by the rule itself.
+        rule: of a rule on a source's own column or of a judge, which is decided by the rule itself.
     """
 
     name: str
@@ -89,6 +90,8 @@ def changes(old: Config, new: Config) -> list[Change]:
         elif was is None or _decides_by(was) != _decides_by(now):
             if now.score.startswith(PREFIX):
                 found.append(Change(name, "documents", (now.score.removeprefix(PREFIX),), rule=now))
+            elif isinstance(now, JudgeRule):
+                found.append(Change(name, "scores", (now.score,), rule=now))
             else:
                 assert now.bound in ("min", "max")
                 found.append(Change(name, "scores", (now.score,), now.bound, _itself, (now.limit,)))
@@ -184,7 +187,7 @@ class Masks:
         """Arrays of N; what is text stays Arrow's, since NumPy would make an object of each."""
         if change.box == "decisions":
             return [tokens_N]
-        if change.rule is not None:
+        if change.rule is not None and change.box == "documents":
             return list(column_values(self.stored.context, part, list(change.columns)).values())
         table = self.stored.table(change.box, part, list(change.columns))
         return [table[name] if name == "language" else table[name].to_numpy() for name in change.columns]

@@ -15,6 +15,8 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.quality import FAMILIES, Quality, rules
 from gpu_curate.quality.columns import FAMILY as COLUMNS
 from gpu_curate.quality.columns import PREFIX
+from gpu_curate.quality.judges import FAMILY as JUDGES
+from gpu_curate.quality.judges import JudgeRule
 from gpu_curate.quality.rule import Rule
 from gpu_curate.section import Stored
 from gpu_curate.stages.order import dropping_of
@@ -150,7 +152,7 @@ def _all_rules(config: Config) -> dict[str, Rule]:
 
 def check_name(config: Config, name: str) -> None:
     """Raises: ConfigError: neither a rule, nor a family, nor another reason."""
-    families = (*FAMILIES, *([COLUMNS] if config.quality.columns else []))
+    families = (*FAMILIES, *([COLUMNS] if config.quality.columns else []), *([JUDGES] if config.quality.judges else []))
     known = [*rule_names(config), *families, *_FIXED]
     if name not in known:
         raise ConfigError(f"{name}: no such rule{did_you_mean(name, known)}", f"there are {', '.join(known)}")
@@ -164,6 +166,10 @@ def _off(config: Config, name: str) -> list[str]:
     if name in FAMILIES:
         return [f"quality.{name}=null"]
     rule = _all_rules(config).get(name)
+    if name == JUDGES:
+        return [override for own in _family(config, JUDGES) for override in _off(config, own)]
+    if isinstance(rule, JudgeRule):
+        return [f'{rule.path}="keep"' if rule.bound == "no" else f"{rule.path}=null"]
     if name == COLUMNS or (rule is not None and rule.score.startswith(PREFIX)):
         return [_without_columns(config, [n for n in _family(config, COLUMNS) if name in (n, COLUMNS)])]
     if rule is not None:
@@ -198,7 +204,7 @@ def _only(config: Config, names: list[str]) -> list[str]:
         return []
     for name in names:
         check_name(config, name)
-    groups = (*FAMILIES, COLUMNS)
+    groups = (*FAMILIES, COLUMNS, JUDGES)
     wanted = {rule for name in names for rule in ([name] if name not in groups else _family(config, name))}
     found = []
     for family in FAMILIES:
@@ -214,7 +220,9 @@ def _only(config: Config, names: list[str]) -> list[str]:
             for name, rule in own.items()
             if name in wanted and rule.limit is None
         ]
-    others = [name for name in _all_rules(config) if name.partition(":")[0] not in groups and name not in wanted]
+    others = [
+        name for name in _all_rules(config) if name.partition(":")[0] not in (*FAMILIES, COLUMNS) and name not in wanted
+    ]
     found += (
         [_without_columns(config, [n for n in _family(config, COLUMNS) if n not in wanted])]
         if config.quality.columns
@@ -274,6 +282,7 @@ def _changed(old: Config, new: Config) -> dict[str, Any]:
     if before["quality"][COLUMNS] != after["quality"][COLUMNS]:
         found[f"quality.{COLUMNS}"] = after["quality"][COLUMNS]
     before["quality"][COLUMNS] = after["quality"][COLUMNS] = {}
+    found |= _changed_judges(before["quality"].pop(JUDGES), after["quality"].pop(JUDGES))
     for name in old.quality.own.keys() | new.quality.own.keys():
         was, now = (data["quality"].pop(name, None) for data in (before, after))
         if was != now:
@@ -286,10 +295,35 @@ def _changed(old: Config, new: Config) -> dict[str, Any]:
     return found
 
 
+def _changed_judges(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Key → new value: of a judge that both have the keys that differ, else the judge as a whole."""
+    found = {}
+    for name in before.keys() | after.keys():
+        was, now = before.get(name), after.get(name)
+        if was is None or now is None:
+            found[f"quality.{JUDGES}.{name}"] = now
+            continue
+        found |= {f"quality.{JUDGES}.{name}.{key}": now[key] for key in now if now[key] != was[key]}
+    return found
+
+
+def _answered(key: str, value: Any) -> bool:
+    """Whether stored scores tell what a changed key of a judge does: bounds do, a share of all documents and a model do not."""
+    last = key.rpartition(".")[2]
+    return key.count(".") == 3 and (
+        last in ("min", "max", "unscored", "bands") or (last == "top_share" and value is None)
+    )
+
+
 def _check(old: Config, new: Config) -> None:
     """Raises: ConfigError: a key that differs changes what is stored, not only what is decided."""
     for key, value in _changed(old, new).items():
         top, _, rest = key.partition(".")
+        if key.startswith(f"quality.{JUDGES}.") and not _answered(key, value):
+            raise ConfigError(
+                f"{key}: what is stored does not tell what that would change",
+                "of a judge `min`, `max` and `unscored` can be moved, and `top_share` taken away; for the rest run the recipe",
+            )
         if top == "quality" and key != "quality.gopher_quality.stop_words":
             section = new.quality.gopher_quality
             if (

@@ -19,6 +19,7 @@ from gpu_curate.device.runtime import Device, to_device, to_host
 from gpu_curate.document import TextColumn, is_cupy
 from gpu_curate.ops import twin as twin_of
 from gpu_curate.ops.bands import BandSpec
+from gpu_curate.ops.judge import Tables, trial
 from gpu_curate.ops.minhash import MinHashSpec
 from gpu_curate.ops.ngrams import NgramIndex
 
@@ -34,6 +35,7 @@ class Inputs:
         scope_N: uint64 keys on the same side; None: all documents may meet.
         minhash, bands: settings of signatures and bands.
         indexes: name → n-grams of a reference set.
+        judges: weights of learned scores.
         before: op → its arrays, of ops that others take as input.
     """
 
@@ -42,6 +44,7 @@ class Inputs:
     minhash: MinHashSpec = field(default_factory=MinHashSpec)
     bands: BandSpec = field(default_factory=BandSpec)
     indexes: Mapping[str, NgramIndex] = field(default_factory=dict)
+    judges: Tables = field(default_factory=trial)
     before: Mapping[str, Arrays] = field(default_factory=dict)
 
     def on(self, device: Device) -> Inputs:
@@ -134,6 +137,16 @@ def _text_stats(twin: Twin, inputs: Inputs) -> Arrays:
     return {"stats_N": twin("text_stats", inputs.text).T}
 
 
+def _judge(twin: Twin, inputs: Inputs) -> Arrays:
+    sum_JN, words_N = twin("judge_sums", inputs.text, inputs.judges)
+    return {"sum_N": sum_JN.T, "words_N": words_N}
+
+
+def _judge_variants(inputs: Inputs) -> dict[str, Inputs]:
+    wide = replace(inputs.judges, weights=inputs.judges.weights.astype(np.int16))
+    return {"judge int16": replace(inputs, judges=wide)}
+
+
 def _ngrams(twin: Twin, inputs: Inputs) -> Arrays:
     made: Arrays = {}
     for name, index in inputs.indexes.items():
@@ -161,6 +174,7 @@ OPS = {
             per_partition=False,
         ),
         Op("text_stats", "text_stats", "every statistic of the quality rules", _text_stats),
+        Op("judge", "text_stats", "sums of learned weights over words", _judge, variants=_judge_variants),
         Op("ngrams", "ngrams", "probe against the reference sets", _ngrams),
     )
 }

@@ -2,6 +2,7 @@
 
     gopher    gopher_quality, gopher_repetition        c4    c4        fineweb    fineweb
     columns   rules on a column that the sources carry        own, score   scores and rules that a recipe brings
+    judges    rules on learned scores
 
 # N documents
 """
@@ -18,11 +19,12 @@ from pydantic_core import InitErrorDetails
 
 from gpu_curate.errors import ConfigError
 from gpu_curate.own_code import SCORES, entry_points, names_file
-from gpu_curate.quality import c4, columns, fineweb, gopher
+from gpu_curate.quality import c4, columns, fineweb, gopher, judges
 from gpu_curate.quality.c4 import C4
 from gpu_curate.quality.columns import ColumnBounds
 from gpu_curate.quality.fineweb import FineWeb
 from gpu_curate.quality.gopher import GopherQuality, GopherRepetition
+from gpu_curate.quality.judges import Judge, JudgeName
 from gpu_curate.quality.own import Own, switched
 from gpu_curate.quality.rule import Rule, unwritten_words
 from gpu_curate.section import Section, Stored
@@ -41,7 +43,7 @@ class Quality(Section):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Own]
 
-    off: ClassVar[dict[str, Any]] = {"columns": {}}
+    off: ClassVar[dict[str, Any]] = {"columns": {}, "judges": {}}
 
     gopher_quality: GopherQuality | None = Field(None, description="on, off, or thresholds")
     gopher_repetition: GopherRepetition | None = Field(None, description="on, off, or thresholds")
@@ -50,6 +52,10 @@ class Quality(Section):
     columns: dict[str, ColumnBounds] = Field(
         {},
         description="bounds on columns of `keep_columns`: `{score: {min: 3}, language: {in: [en, de], missing: drop}}`",
+    )
+    judges: dict[JudgeName, Judge] = Field(
+        {},
+        description="learned scores, and what they decide: `{edu: {model: edu.judge, min: 600}}`; see docs/judges.md",
     )
 
     @property
@@ -119,9 +125,10 @@ def score_types() -> dict[str, np.dtype[Any]]:
 
 
 def own_score_types(quality: Quality) -> dict[str, str]:
-    """Every score of the user's own classes, in order, with its type."""
+    """Every score of the user's own classes and of judges, in order, with its type."""
     resolved = (own.resolved for own in quality.own.values())
-    return {name: dtype for of in resolved if of is not None for name, dtype in of.types.items()}
+    of_classes = {name: dtype for of in resolved if of is not None for name, dtype in of.types.items()}
+    return of_classes | {judges.COLUMN + name: "int32" for name in quality.judges}
 
 
 def check_survivor(keep: str, with_language: bool, quality: Quality | None = None) -> None:
@@ -151,7 +158,7 @@ def rules(quality: Quality) -> list[Rule]:
 def own_rules(quality: Quality) -> list[Rule]:
     """The rules that the recipe brings, in its order."""
     of_classes = [rule for own in quality.own.values() if own.resolved is not None for rule in own.resolved.rules]
-    return [*of_classes, *columns.rules(quality.columns)]
+    return [*of_classes, *columns.rules(quality.columns), *judges.rules(quality.judges)]
 
 
 def bits(quality: Quality) -> dict[str, int]:
@@ -163,7 +170,7 @@ def bits(quality: Quality) -> dict[str, int]:
     own = [rule.name for rule in own_rules(quality)]
     if len(RULES) + len(own) > MAX_RULES:
         raise ConfigError(
-            f"quality: {len(own)} rules of columns and of your own; {MAX_RULES - len(RULES)} are possible",
+            f"quality: {len(own)} rules of columns, of judges and of your own; {MAX_RULES - len(RULES)} are possible",
             f"leave out some, the first too many is {own[MAX_RULES - len(RULES)]}",
         )
     return {name: bit for bit, name in enumerate((*RULES, *own))}
@@ -173,7 +180,8 @@ def identity(quality: Quality) -> dict[str, Any]:
     """What decisions depend on, as plain data: bounds, not where a class of the user's lies."""
     families = quality.model_dump(include={*FAMILIES, "columns"})
     own = [[r.name, r.score, r.bound, r.limit] for r in own_rules(quality) if not isinstance(r, columns.ColumnRule)]
-    return {**families, "own": own}
+    shares = {"per": [r.per for r in judges.rules(quality.judges)]} if quality.judges else {}
+    return {**families, "own": own, **shares}
 
 
 def evaluate(scores: Mapping[str, Any], quality: Quality) -> np.ndarray:

@@ -44,7 +44,7 @@ class Rule:
     Args:
         name: `family:rule`, the reason of a dropped document.
         score: a name of `quality.score_types()`.
-        bound: `min`: lower scores fail. `max`: higher ones do. (`in` and `no` are of columns.)
+        bound: `min`: lower scores fail. `max`: higher ones do. (`in`, `no` and `top` are of columns and judges.)
         limit: the bound; None: the rule is off and fails nothing. 0 is a bound like any other.
         key: of the bound in the family's section of the config.
         made_for: one of ANY_SCRIPT, SPACED_SCRIPTS, MARKED_SCRIPTS, ENGLISH.
@@ -53,7 +53,7 @@ class Rule:
 
     name: str
     score: str
-    bound: Literal["min", "max", "in", "no"]
+    bound: Literal["min", "max", "in", "no", "top"]
     limit: float | None
     key: str
     made_for: str

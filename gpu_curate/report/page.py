@@ -19,6 +19,7 @@ from gpu_curate.report.contamination import contamination
 from gpu_curate.report.cuts import cuts
 from gpu_curate.report.duplicates import duplicates
 from gpu_curate.report.funnel import funnel, sources
+from gpu_curate.report.judged import around
 from gpu_curate.report.markup import (
     Html,
     count,
@@ -66,7 +67,7 @@ def page(facts: dict[str, Any], context: Context) -> str:
         ("Funnel", funnel(facts, config)),
         ("Sources", sources(facts, config)),
         ("Rules", rules(facts, context, library)),
-        ("Scores", scores(facts, context)),
+        ("Scores", scores(facts, context, around(context, library))),
         ("Duplicates", duplicates(facts, context, library)),
         ("Contamination", contamination(facts, context, library)),
         ("Cuts", cuts(facts, context, library)),

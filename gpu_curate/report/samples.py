@@ -24,6 +24,7 @@ from gpu_curate.document import ROW_BITS
 from gpu_curate.ops.mix import fmix64
 from gpu_curate.ops.words import UNIT, UNSPACED, fold_table, word_weight
 from gpu_curate.quality.columns import PREFIX
+from gpu_curate.quality.judges import UNSCORED
 from gpu_curate.report.reasons import column_of, group, scored
 from gpu_curate.stages import Context
 from gpu_curate.stages.contamination import ContaminationCounts
@@ -235,7 +236,8 @@ def score_of(context: Context, part: str, reason: str, rows: np.ndarray) -> list
     if reason == "language":
         languages, values = (table[c].to_pylist() for c in columns)
         return [f"{label}, score {value:.2f}" for label, value in zip(languages, values, strict=True)]
-    return [f"{columns[0]} = {value:.4g}" for value in table.column(0).to_pylist()]
+    values = table.column(0).to_pylist()
+    return [f"{columns[0]} = {value:.4g}" if value != UNSCORED else f"{columns[0]}: no score" for value in values]
 
 
 # ------------------------------------------------------------------------------------------- what two texts share

@@ -10,7 +10,9 @@ import numpy as np
 
 from gpu_curate.quality import own_rules, own_score_types
 from gpu_curate.quality.columns import PREFIX, Values
+from gpu_curate.quality.judges import COLUMN, JudgeRule, known
 from gpu_curate.report.charts import Rule, Segment, bar, histogram
+from gpu_curate.report.judged import threshold_of
 from gpu_curate.report.markup import Html, count, plural, section, table, tag
 from gpu_curate.stages import Context
 from gpu_curate.stages.reasons import OTHER_BITS
@@ -27,7 +29,8 @@ def spreads(context: Context) -> dict[str, dict[str, Any]]:
 
     Of numbers: `start` and `step` of the bins, `kept` and `dropped` documents in each (those beyond count in the first and the
     last), `low` and `high`, the lowest and highest value. Of a column that `in` bounds: `values`, [value, kept, dropped].
-    Both: `missing`, documents without a value. Rejected documents are left out.
+    Of a judge: `thresholds`, [what, score], those that a top share came to among them.
+    All: `missing`, documents without a value. Rejected documents are left out.
     Memory: 9 bytes a document.
     """
     quality = context.config.quality
@@ -37,11 +40,14 @@ def spreads(context: Context) -> dict[str, dict[str, Any]]:
     names = [*own_score_types(quality), *(PREFIX + name for name in quality.columns)]
     parts = context.box("decisions").parts() if context.has("decisions") else []
     found = {}
+    thresholds = threshold_of(context) if parts and quality.judges else []
     for name in names if parts else ():
         if name in worded:
             found[name] = _words(context, parts, name)
         else:
             found[name] = _numbers(context, parts, name)
+        if name.startswith(COLUMN):
+            found[name]["thresholds"] = [[t.label, t.limit] for t in thresholds if t.score == name]
     return found
 
 
@@ -51,7 +57,9 @@ def _of_part(context: Context, part: str, name: str) -> tuple[Values | np.ndarra
     counted_N = failing_N != np.uint64(1 << OTHER_BITS[REJECTED])
     if name.startswith(PREFIX):
         return column_values(context, part, [name.removeprefix(PREFIX)])[name], keep_N, counted_N
-    return context.box("scores").columns(part, name)[0].astype(np.float64), keep_N, counted_N
+    score_N = context.box("scores").columns(part, name)[0]
+    judged = name.removeprefix(COLUMN) in context.config.quality.judges and name.startswith(COLUMN)
+    return known(score_N) if judged else score_N.astype(np.float64), keep_N, counted_N
 
 
 def _numbers(context: Context, parts: list[str], name: str) -> dict[str, Any]:
@@ -115,16 +123,21 @@ def _words(context: Context, parts: list[str], name: str) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------- the page
 
 
-def scores(facts: dict[str, Any], context: Context) -> Html | None:
-    """The section of the report; None where the recipe brings no score and bounds no column."""
+def scores(facts: dict[str, Any], context: Context, examples: Html | None) -> Html | None:
+    """The section of the report; None where the recipe brings no score and bounds no column.
+
+    Args:
+        examples: documents around the thresholds of judges.
+    """
     if not facts["spreads"]:
         return None
     figures = [_figure(name, spread, context) for name, spread in facts["spreads"].items()]
     lead = (
-        "Scores of the recipe's own classes, and columns of the sources that it bounds. Dark: documents that are kept; pale: "
+        "Learned scores, scores of the recipe's own classes, and columns of the sources that it bounds. Dark: documents that are kept; pale: "
         "dropped, by whatever rule. The first and the last column of a chart also hold what lies beyond."
     )
-    return section("scores", "Scores", lead, tag("div", figures, class_="figures"))
+    near = [tag("h3", "Around the thresholds of judges"), examples] if examples is not None else []
+    return section("scores", "Scores", lead, tag("div", figures, class_="figures"), *near)
 
 
 def _figure(name: str, spread: dict[str, Any], context: Context) -> Html:
@@ -147,17 +160,16 @@ def _figure(name: str, spread: dict[str, Any], context: Context) -> Html:
     ]
     every = -(-len(both) // 6)
     ticks = [(float(i), f"{edges[i]:.6g}") for i in range(0, len(both) + 1, every)]
-    lines = [
-        Rule(
-            min(max((r.limit - start) / step, 0.0), float(len(both))),
-            f"{r.bound} {r.limit:g}",
-            f"{r.name}: {r.meaning}",
-        )
-        for r in rules
-        if r.limit is not None
-    ]
+    bounds = [(float(r.limit), f"{r.bound} {r.limit:g}", f"{r.name}: {r.meaning}") for r in rules if _drawn(r)]
+    bounds += [(float(limit), label, label) for label, limit in spread.get("thresholds", [])]
+    lines = [Rule(min(max((limit - start) / step, 0.0), float(len(both))), *told_of) for limit, *told_of in bounds]
     chart = histogram(both, ticks, titles, title, f"histogram of {title}", lines, kept=spread["kept"])
     return tag("figure", tag("h3", title), chart, tag("figcaption", "; ".join(told)))
+
+
+def _drawn(rule: Any) -> bool:
+    """True for a bound that is a line of its own; those of judges come as `thresholds`."""
+    return rule.limit is not None and rule.bound in ("min", "max") and not isinstance(rule, JudgeRule)
 
 
 def _commonest(values: list[list[Any]]) -> Html:

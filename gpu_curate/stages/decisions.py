@@ -22,6 +22,7 @@ from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.cut_tokens import lengths_after_cuts
 from gpu_curate.stages.duplicates import FIRST_REFERENCE, clusters_of
 from gpu_curate.stages.forgotten import list_identity, listed
+from gpu_curate.stages.judged import Thresholds, below_top, thresholds
 from gpu_curate.stages.part import Part
 from gpu_curate.stages.reasons import FORGOTTEN, OTHER_BITS, in_order, rule_bits
 from gpu_curate.stages.rejects import REJECTED, FirstReject, add_kinds, first_reject, kind_of, late_rejects
@@ -98,6 +99,7 @@ class Decisions(Stage):
         duplicates: bool,
         forget: str | None = None,
         cuts: bool = False,
+        annotated: bool = False,
     ):
         """
         Args:
@@ -105,8 +107,10 @@ class Decisions(Stage):
             duplicates: any are looked for.
             forget: file of the texts that are not kept (`stages.forgotten`).
             cuts: something may be cut out of documents; then what is left of them is counted.
+            annotated: there are columns of `annotations`.
         """
         self.forget = forget
+        self.top: Thresholds = {}  # of judges: known once all scores are
         self.quality, self.language, self.min_tokens, self.max_coverage = quality, language, min_tokens, max_coverage
         boxes = ["signatures", "scores", "tokens"]
         if duplicates:
@@ -115,6 +119,8 @@ class Decisions(Stage):
             boxes.append("overlaps")
         if cuts:
             boxes.append("cut_tokens")
+        if annotated:
+            boxes.append("annotations")
         self.inputs = tuple(boxes)
 
     def settings(self) -> Any:
@@ -128,12 +134,14 @@ class Decisions(Stage):
 
     def prepare(self, boxes: Boxes) -> None:
         check_columns_hold_numbers(boxes, self.quality)
+        self.top = thresholds(boxes, self.quality.judges)
 
     def make(self, part: Part) -> Made:
         boxes, name = part.boxes, part.name
         (doc_id_N,), (nbytes_N,) = part.columns("documents", "doc_id"), part.columns("signatures", "bytes")
         tokens_N, nbytes_N, unknown_N, *_ = lengths_after_cuts(boxes, name, nbytes_N)
         values = rule_values(boxes, name, self.quality)
+        values |= below_top(boxes, name, self.quality.judges, self.top, values)
         failing_N = evaluate(values, self.quality).astype(np.uint64)
         partner_N = np.full(len(doc_id_N), -1, np.int64)
 

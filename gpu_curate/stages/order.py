@@ -82,7 +82,14 @@ def _reference_signatures(config: Config) -> Stage | None:
 def _scores(config: Config) -> Stage:
     from gpu_curate.stages.scores import Scores
 
-    return Scores(config.quality.gopher_quality, config.language, config.normalize, config.quality.own)
+    quality = config.quality
+    return Scores(quality.gopher_quality, config.language, config.normalize, quality.own, quality.judges)
+
+
+def _annotations(config: Config) -> Stage | None:
+    from gpu_curate.stages.annotations import Annotations
+
+    return Annotations(config.annotations) if config.annotations else None
 
 
 def _contamination(config: Config) -> Stage | None:
@@ -167,7 +174,7 @@ def _decisions(config: Config) -> Stage:
     from gpu_curate.stages.decisions import Decisions
 
     limits = {b.reference.name: b.reference.max_coverage for b in dropping_of(config)}
-    switches = _deduplicates(config), config.forget, bool(cut_rules(config))
+    switches = _deduplicates(config), config.forget, bool(cut_rules(config)), bool(config.annotations)
     return Decisions(config.quality, config.language, config.min_tokens, limits, *switches)
 
 
@@ -207,7 +214,8 @@ def _shards(config: Config) -> Stage:
     recipe, neighbours = for_publication(config), keeps_neighbours(config)
     own = own_of(config)
     more = [*(["cut_tokens"] if cut_rules(config) else []), *(["leaks"] if own and own.on_match == "drop" else [])]
-    return Shards(config.shards, config.sources, train_only, neighbours, tokenizer, recipe, tuple(more))
+    judges = {name: judge for name, judge in config.quality.judges.items() if judge.bands}
+    return Shards(config.shards, config.sources, train_only, neighbours, tokenizer, recipe, tuple(more), judges)
 
 
 STAGES = (
@@ -216,6 +224,7 @@ STAGES = (
     OfRecipe("signatures", _signatures),
     OfRecipe("reference_signatures", _reference_signatures),
     OfRecipe("scores", _scores),
+    OfRecipe("annotations", _annotations),
     OfRecipe("contamination", _contamination),
     OfRecipe("ngrams", _ngrams),
     OfRecipe("overlaps", _overlaps),

@@ -22,6 +22,7 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.quality import Quality, rules
 from gpu_curate.quality.columns import PREFIX, Values, compared
 from gpu_curate.stages import Boxes, Context
+from gpu_curate.stages.annotations import annotations_of
 from gpu_curate.stages.reasons import in_order, rule_bits
 from gpu_curate.stages.rejects import LateRejects, place_of
 from gpu_curate.visible import one
@@ -38,14 +39,17 @@ def rule_values(boxes: Boxes, part: str, quality: Quality) -> dict[str, Any]:
 
 
 def column_values(boxes: Boxes, part: str, names: list[str]) -> dict[str, Values]:
-    """The values of kept columns of one partition; none where its source does not carry the column."""
+    """The values of kept columns of one partition, and of columns of annotations; none where there is no such column."""
     if not names:
         return {}
     box = boxes.box("documents")
     path = box.path(part, ".parquet")
     there = set(pq.read_schema(path).names)
     table = box.read_table(part, ["doc_id", *(name for name in names if name in there)])
-    return {PREFIX + n: Values.of(table[n]) if n in there else Values.none(table.num_rows) for n in names}
+    others = [name for name in names if name not in there]
+    annotated = annotations_of(boxes, table["doc_id"].to_numpy(), others) if others else {}
+    columns = {**{name: table[name] for name in names if name in there}, **annotated}
+    return {PREFIX + n: Values.of(columns[n]) if n in columns else Values.none(table.num_rows) for n in names}
 
 
 def check_columns_hold_numbers(boxes: Boxes, quality: Quality) -> None:
@@ -58,10 +62,11 @@ def check_columns_hold_numbers(boxes: Boxes, quality: Quality) -> None:
         seen = list(islice(_present(boxes, name), _LOOKED_AT))
         if seen and not any(number for _, _, number in seen):
             (part, row, _) = seen[0]
-            columns = ["path", "row", name]
+            columns = ["path", "row"]
             place = boxes.box("documents").read_table(part, columns).slice(row, 1).to_pylist()[0]
+            value = column_values(boxes, part, [name])[PREFIX + name].text[row].as_py()
             raise ConfigError(
-                f"quality.columns.{name}: {place_of(place['path'], place['row'], None)}: {one(place[name])[:80]!r} is no number, "
+                f"quality.columns.{name}: {place_of(place['path'], place['row'], None)}: {one(value)[:80]!r} is no number, "
                 f"and none of the first {len(seen):,} values is",
                 "min and max are for numbers; `in` names the values that are kept",
             )

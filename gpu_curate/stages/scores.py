@@ -13,8 +13,11 @@ import pyarrow as pa
 
 from gpu_curate.guard import refusal
 from gpu_curate.quality.gopher import GopherQuality
+from gpu_curate.quality.judges import Judge
 from gpu_curate.quality.own import Own
 from gpu_curate.stages import Made, Stage
+from gpu_curate.stages.judged import identities, tables_of
+from gpu_curate.stages.judged import scores as judge_scores
 from gpu_curate.stages.own_scores import own_identity, own_scores
 from gpu_curate.stages.part import Part
 from gpu_curate.stages.partition_text import text_hash
@@ -40,7 +43,8 @@ class ScoreCounts(TextCounts):
 class Scores(Stage):
     """Score every document once; decide nothing. A threshold moves without a second pass.
 
-    Reads: documents(text).  Writes: one column per score of `quality.score_types()`, then those of the recipe's own classes; with
+    Reads: documents(text).  Writes: one column per score of `quality.score_types()`, then those of judges (int32) and of the
+    recipe's own classes; with
     a language model also `language` (ISO 639-1 code or `unknown`) and `language_score` float32.
     Memory: partition text and about 300 bytes a document.  Source and deviations: see quality/.
     """
@@ -57,12 +61,14 @@ class Scores(Stage):
         language: Language,
         normalize: Normalize | None,
         own: Mapping[str, Own],
+        judges: Mapping[str, Judge],
     ):
         """
         Args:
             own: the user's own classes, by their names in the recipe.
+            judges: learned scores, by their names.
         """
-        self.language, self.own = language, own
+        self.language, self.own, self.judges = language, own, judges
         self.stop_words = _stop_words(gopher or GopherQuality(), normalize)
 
     def libraries(self) -> tuple[str, ...]:
@@ -72,7 +78,9 @@ class Scores(Stage):
         return text_hash(receipt)
 
     def settings(self) -> Any:
-        stop_words = {"stop_words": self.stop_words, "own": own_identity(self.own)}
+        stop_words: dict[str, Any] = {"stop_words": self.stop_words, "own": own_identity(self.own)}
+        if self.judges:
+            stop_words["judges"] = identities(self.judges)
         if self.language.model is None and self.language.keep is None:
             return stop_words
         from gpu_curate.text.language import check, model_identity
@@ -88,8 +96,9 @@ class Scores(Stage):
         from gpu_curate.ops.text_stats import text_stats
         from gpu_curate.quality import scores
 
-        stats, how, more = part.compute(lambda text: dict(text_stats(text, self.stop_words).items()))
-        columns: dict[str, Any] = dict(scores(stats))
+        tables = tables_of(self.judges)
+        stats, how, more = part.compute(lambda text: dict(text_stats(text, self.stop_words, tables)))
+        columns: dict[str, Any] = dict(scores(stats)) | judge_scores(stats, self.judges)
         if self.own:
             columns |= own_scores(self.own, part.text().to_arrow(), part.rejects)
         languages: dict[str, int] = {}

@@ -9,6 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from gpu_curate.section import MAX_SEED, MAX_TOKENS, Section
+from gpu_curate.sources.sections import Kept
+
+TEXT_HASHES = ("text:xxh3", "text:sha256", "text:sha1", "text:md5")  # what `annotations.by` may be beside a column
 
 
 class Fuzzy(Section):
@@ -197,6 +200,43 @@ def known_benchmarks() -> dict[str, dict[str, Any]]:
     text = resources.files(__package__).joinpath("benchmarks.json").read_text(encoding="utf-8")
     found: dict[str, dict[str, Any]] = json.loads(text)
     return found
+
+
+class Annotation(Section):
+    """Properties of documents that others have published, as columns that `quality.columns` can bound."""
+
+    off: ClassVar[dict[str, Any]] = {}
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", description="name in messages; unique in the config")
+    path: str | list[str] = Field(description="Parquet files; glob, URL or list")
+    key: str = Field("url", description="column of these files that tells which document a row is of")
+    by: str = Field(
+        "url",
+        min_length=1,
+        description="what of a document equals the key: a column that its source carries, or `text:xxh3`, `text:sha256`, "
+        "`text:sha1`, `text:md5`: hexadecimal digits of a hash of the text after normalising",
+    )
+    columns: list[Kept] = Field(
+        min_length=1,
+        description="columns that are taken; `{column: score, as: edu_score}` takes one under another name",
+    )
+    follow_links: bool = Field(False, description="follow links that leave the named folder")
+    hidden_files: bool = Field(False, description="read files whose names begin with `.` or `_` too")
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.path] if isinstance(self.path, str) else list(self.path)
+
+    @property
+    def taken(self) -> dict[str, str]:
+        """Name here → name in the files."""
+        return dict((c, c) if isinstance(c, str) else (c.as_, c.column) for c in self.columns)
+
+    @model_validator(mode="after")
+    def _known_hash(self) -> Annotation:
+        if self.by.startswith("text:") and self.by not in TEXT_HASHES:
+            raise ValueError(f"by: {self.by} is no hash of a text; there are {', '.join(TEXT_HASHES)}")
+        return self
 
 
 class Validation(Section):

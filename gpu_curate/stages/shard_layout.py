@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 
 from gpu_curate.errors import FatalError, NothingKeptError
 from gpu_curate.ops.mix import fmix64
+from gpu_curate.quality.judges import Judge
 from gpu_curate.sources.sections import SourceBase
 from gpu_curate.stages import Boxes
 from gpu_curate.stages.cut_tokens import lengths_after_cuts
 from gpu_curate.stages.decisions import DecisionCounts
 from gpu_curate.stages.documents.counts import DocumentCounts
+from gpu_curate.stages.judged import weights
 from gpu_curate.stages.rejects import REJECTED
 from gpu_curate.stages.sections import Shards as ShardOptions
 from gpu_curate.stages.sections import Validation
@@ -51,9 +53,10 @@ class Layout:
         train_only: bool,
         neighbours: bool,
         leaks: bool = False,
+        judges: Mapping[str, Judge] | None = None,
     ):
         """Args: as for the stage; leaks: held-out documents that leak go to training. Raises: NothingKeptError."""
-        self._boxes, self._options, self._sources = boxes, options, sources
+        self._boxes, self._options, self._sources, self._judges = boxes, options, sources, judges or {}
         kept = self._kept(boxes.box("documents").parts())
         by_place = boxes.snapshot().plain  # then partitions, and so documents, lie in the order of the files
         key, place = kept["key"], kept["place"]
@@ -86,6 +89,8 @@ class Layout:
         columns: dict[str, list[np.ndarray]] = {
             n: [] for n in ("key", "part", "offset", "tokens", "bytes", "doc_id", "place", "source")
         }
+        if self._judges:
+            columns["weight"] = []
         snapshot = self._boxes.snapshot()
         numbers = {s.name: i for i, s in enumerate(self._sources)}
         seed = np.uint64(self._options.shuffle_seed)
@@ -108,6 +113,8 @@ class Layout:
             columns["doc_id"].append(table["doc_id"].to_numpy()[keep])
             columns["place"].append(snapshot.places(columns["doc_id"][-1]))
             columns["source"].append(source[keep])
+            if self._judges:
+                columns["weight"].append(weights(self._boxes, part, self._judges)[keep])
         return {name: np.concatenate(arrays) for name, arrays in columns.items()}
 
     def _sides(self, kept: dict[str, np.ndarray]) -> np.ndarray:
@@ -199,13 +206,37 @@ def _split(
     }
 
 
+def _banded(train: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The documents as often as the bands of judges say, in order of key, and of each place which document it is.
+
+    Of a weight of 2.3 there are two copies, and a third where the content's own draw lies below 0.3. Copy c > 0 stands at
+    fmix64(key + c * odd constant), another one than that of epochs.
+    """
+    every = np.arange(len(train["key"]))
+    if "weight" not in train:
+        return train, every
+    whole = np.floor(train["weight"])
+    draw = (fmix64(train["key"] ^ np.uint64(0xD6E8FEB86659FD93)) >> np.uint64(11)).astype(np.float64) / (1 << 53)
+    times = (whole + (draw < train["weight"] - whole)).astype(np.int64)
+    of_N = np.repeat(every, times)
+    copy = np.arange(len(of_N)) - np.repeat(np.cumsum(times) - times, times)
+    key = train["key"][of_N]
+    moved = fmix64(key + copy.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F))
+    key = np.where(copy == 0, key, moved)
+    order = np.lexsort((train["place"][of_N], key))
+    of_N = of_N[order]
+    return {**{name: values[of_N] for name, values in train.items()}, "key": key[order]}, of_N
+
+
 def _mix(
     options: ShardOptions, sources: Sequence[SourceBase], train: dict[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Draw each source to its share; repeats of a document are further places in the shuffle, not further copies of text.
 
-    Epoch e of a document stands at fmix64(key + e * odd constant); the last, partial epoch takes its lowest keys.
+    Epoch e of a document stands at fmix64(key + e * odd constant); the last, partial epoch takes its lowest keys. Bands of
+    judges come before: their copies count as tokens that a source has.
     """
+    single, train, of_N = train, *_banded(train)
     available = np.bincount(train["source"], weights=train["tokens"], minlength=len(sources))
     asked = _shares(options, sources, available)
     limit = options.max_epochs
@@ -248,10 +279,10 @@ def _mix(
             }
         )
     if all(t is None for t in wanted):
-        return train, _mixture(report, train, np.arange(len(train["key"])))
+        return train, _mixture(report, single, of_N)
     chosen, key = np.concatenate(picked), np.concatenate(keys)
     order = np.lexsort((train["place"][chosen], key))
-    return {name: values[chosen[order]] for name, values in train.items()}, _mixture(report, train, chosen)
+    return {name: values[chosen[order]] for name, values in train.items()}, _mixture(report, single, of_N[chosen])
 
 
 def _mixture(sources: list[dict[str, Any]], train: dict[str, np.ndarray], chosen: np.ndarray) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from gpu_curate.document import ROW_BITS
 from gpu_curate.errors import FatalError
 from gpu_curate.formats import FORMATS
 from gpu_curate.privacy import published
+from gpu_curate.quality.judges import Judge
 from gpu_curate.sources.sections import SourceBase
 from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.part import Part
@@ -87,6 +88,7 @@ class Shards(Stage):
         tokenizer: str,
         recipe: dict[str, Any],
         more: tuple[str, ...] = (),
+        judges: Mapping[str, Judge] | None = None,
     ):
         """
         Args:
@@ -96,18 +98,22 @@ class Shards(Stage):
             tokenizer, recipe: for the manifest.
             more: further boxes that it reads: cut_tokens, where something may be cut out of documents; leaks, where held-out
                 documents that leak into training are not held out.
+            judges: those with bands.
         """
         self.options, self.sources = options, sources
         self.train_only, self.neighbours = train_only, neighbours
-        self.tokenizer, self.recipe = tokenizer, recipe
+        self.tokenizer, self.recipe, self.judges = tokenizer, recipe, dict(judges or {})
         boxes = ["documents", "decisions", "tokens", "signatures", *more]
-        self.inputs = (*boxes, "duplicates") if train_only or neighbours else tuple(boxes)
+        boxes += ["duplicates"] if train_only or neighbours else []
+        self.inputs = (*boxes, "scores") if self.judges else tuple(boxes)
 
     def settings(self) -> Any:
         mixture = [(s.name, s.weight, s.tokens) for s in self.sources if s.weight or s.tokens]
         kept = [list(s.kept) for s in self.sources]
         shards = self.options.model_dump(exclude={"validation": {"earlier"}})  # the bound that it names is what counts
-        return shards, mixture, kept
+        if not self.judges:
+            return shards, mixture, kept
+        return shards, mixture, kept, {n: [b.model_dump() for b in j.bands] for n, j in self.judges.items()}
 
     def plan(self, boxes: Boxes) -> Mapping[str, ShardTask | None]:
         box = boxes.box(self.name)
@@ -116,7 +122,7 @@ class Shards(Stage):
             return dict.fromkeys(box.parts())
         check_unknown(boxes)
         leaks = "leaks" in self.inputs
-        layout = Layout(boxes, self.options, self.sources, self.train_only, self.neighbours, leaks)
+        layout = Layout(boxes, self.options, self.sources, self.train_only, self.neighbours, leaks, self.judges)
         folder = box.folder / ORDER
         folder.mkdir(parents=True, exist_ok=True)
         tasks: dict[str, ShardTask | None] = {}

@@ -67,6 +67,7 @@ import numpy as np
 from gpu_curate.document import Array, TextColumn
 from gpu_curate.errors import FatalError, InputError
 from gpu_curate.ops import twin
+from gpu_curate.ops.judge import NONE, PREFIX, Tables
 
 UNICODE_VERSION, PROPERTIES_VERSION = "14.0.0", "17.0.0"
 SPACE, ALPHABETIC, SYMBOL, TERMINAL, UPPERCASE = (1 << bit for bit in range(5))
@@ -139,14 +140,18 @@ def word_hash(word: bytes) -> int:
     return h
 
 
-def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> Mapping[str, Array]:
+def text_stats(
+    text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS, judges: Tables = NONE
+) -> Mapping[str, Array]:
     """Every statistic of every document; decides nothing.
 
     Args:
         text: N documents, any bytes.
         stop_words: at most MAX_STOP_WORDS different words.
+        judges: whose sums are made of the same words (`ops.judge`).
     Returns:
-        name → int32 array of N, the names of NAMES in order, in the library of the column. An empty document has zeros.
+        name → int32 array of N, the names of NAMES in order, in the library of the column; then the sums of the judges, int64,
+        as PREFIX and their number. An empty document has zeros.
     Raises:
         InputError: a document is longer than 2^31 - 1 bytes.
     Time: linear in the bytes, for any text.
@@ -162,8 +167,8 @@ def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> Ma
                 f"{MAX_DOCUMENT_BYTES}",
                 hint="split the document before scoring it",
             )
-    stats_KN = twin("text_stats", text.on_gpu).text_stats(text, stop_words=stop_words)
-    return dict(zip(NAMES, stats_KN, strict=True))
+    stats_KN, sum_JN = twin("text_stats", text.on_gpu).judged_stats(text, stop_words=stop_words, judges=judges)
+    return {**dict(zip(NAMES, stats_KN, strict=True)), **{f"{PREFIX}{j}": sum_N for j, sum_N in enumerate(sum_JN)}}
 
 
 @cache

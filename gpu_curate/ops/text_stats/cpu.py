@@ -3,6 +3,7 @@
     scan     bit masks of a block → word bounds; words by class, counted by one addition whose carries run through the
              words; and events in their order: line ends, sentence ends, candidates for phrases
     hash     hash and length of every word
+    judges   sums of learned weights over them (ops/judge)
     n-grams  a table of the 2-grams, then n-grams only where the (n-1)-gram occurs twice or more: no other can repeat
     lines    tables of line and paragraph hashes
 
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 
 from gpu_curate.document import TextColumn
 from gpu_curate.jit import I64, U64, njit
+from gpu_curate.ops.judge import NONE, Tables
+from gpu_curate.ops.judge.cpu import add_words
 from gpu_curate.ops.simd import BLOCK, as_input, borrowed
 from gpu_curate.ops.text_stats import (
     NAMES,
@@ -108,8 +111,15 @@ def documents(
     places: NDArray[np.uint8],
     multiplier: int,
     shift: int,
+    weights: NDArray[np.int8],
+    begin_J: NDArray[np.int64],
+    bits_J: NDArray[np.int32],
+    ngrams_J: NDArray[np.int32],
+    sum_NJ: NDArray[np.int64],
 ) -> None:
-    """Fill out_NK for every document of the column."""
+    """Fill out_NK and sum_NJ for every document of the column."""
+    weights, begin_J, bits_J, ngrams_J = borrowed(weights), borrowed(begin_J), borrowed(bits_J), borrowed(ngrams_J)
+    sum_NJ = borrowed(sum_NJ)
     chars, offsets, stage1, stage2 = borrowed(chars), borrowed(offsets), borrowed(stage1), borrowed(stage2)
     out_NK, slots, places = borrowed(out_NK), borrowed(slots), borrowed(places)
     bounds, word, reach, table = borrowed(work[0]), borrowed(work[1]), borrowed(work[2]), borrowed(work[3])
@@ -120,6 +130,7 @@ def documents(
         start, end = offsets[d], offsets[d + 1]
         if start == end:
             out_NK[d] = 0
+            sum_NJ[d] = 0
             continue
         words, lines, parts = scan(
             chars,
@@ -137,6 +148,8 @@ def documents(
             letters_to,
         )
         out_NK[d, STOP] = hash_words(chars, start, words, bounds, word, reach, slots, places, multiplier, shift)
+        for j in range(len(begin_J)):
+            sum_NJ[d, j] = add_words(word, words, weights, begin_J[j], I64(bits_J[j]), I64(ngrams_J[j]))
         n_chars = I64(out_NK[d, CHARS])
         ngrams(word, reach, words, n_chars, out_NK, d, table, seen, first, other, where, count, rest)
         repeated, size = duplicates(line_hash, line_chars, lines, table)
@@ -145,10 +158,75 @@ def documents(
         out_NK[d, DUPLICATE_PARAGRAPHS], out_NK[d, DUPLICATE_PARAGRAPH_CHARS] = repeated, size
 
 
+@njit
+def _word_hashes(
+    chars: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    stage1: Table,
+    stage2: Table,
+    row: NDArray[np.int32],
+    work: Work,
+    slots: NDArray[np.uint64],
+    places: NDArray[np.uint8],
+    hash_W: NDArray[np.uint64],
+    word_offsets: NDArray[np.int64],
+) -> None:
+    bounds, word, reach, letters_to = borrowed(work[0]), borrowed(work[1]), borrowed(work[2]), borrowed(work[14])
+    line_hash, line_chars = borrowed(work[10]), borrowed(work[11])
+    part_hash, part_chars = borrowed(work[12]), borrowed(work[13])
+    at = I64(0)
+    for d in range(len(offsets) - 1):
+        start, end = offsets[d], offsets[d + 1]
+        if start < end:
+            words, _, _ = scan(
+                chars,
+                start,
+                end,
+                stage1,
+                stage2,
+                row,
+                0,
+                bounds,
+                line_hash,
+                line_chars,
+                part_hash,
+                part_chars,
+                letters_to,
+            )
+            hash_words(chars, start, words, bounds, word, reach, slots, places, U64(1), U64(60))
+            for k in range(words):
+                hash_W[at + k] = word[k]
+            at += words
+        word_offsets[d + 1] = at
+
+
+def word_hashes(text: TextColumn) -> tuple[np.ndarray, np.ndarray]:
+    """hash_W uint64 and offsets int64 of N + 1: the words that the statistics count, document by document. On the host."""
+    offsets = text.offsets - text.offsets[0]
+    chars = np.zeros(text.nbytes + PAD, np.uint8)
+    chars[: text.nbytes] = text.chars[int(text.offsets[0]) : int(text.offsets[-1])]
+    stage1, stage2 = (as_input(stage) for stage in character_classes())
+    work = scratch(int((offsets[1:] - offsets[:-1]).max(initial=0)))
+    slots, places, _, _ = _stop_slots(())
+    hash_W = np.empty(text.nbytes // 2 + len(text) + 1, np.uint64)
+    word_offsets = np.zeros(len(text) + 1, np.int64)
+    row = np.zeros((1, len(NAMES)), np.int32)
+    tables = (as_input(slots), as_input(places))
+    _word_hashes(as_input(chars), as_input(offsets), stage1, stage2, row, work, *tables, hash_W, word_offsets)
+    return hash_W[: int(word_offsets[-1])].copy(), word_offsets
+
+
 def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> np.ndarray:
     """stats_KN: int32, in the order of NAMES. The contract is in the package."""
+    return judged_stats(text, stop_words)[0]
+
+
+def judged_stats(
+    text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS, judges: Tables = NONE
+) -> tuple[np.ndarray, np.ndarray]:
+    """stats_KN: int32, in the order of NAMES; sum_JN: int64, of the judges. The contracts are in the packages."""
     n = len(text)
-    stats_NK = np.empty((n, len(NAMES)), np.int32)
+    stats_NK, sum_NJ = np.empty((n, len(NAMES)), np.int32), np.empty((n, len(judges)), np.int64)
     offsets = text.offsets
     stop = int(offsets[-1])
     with_room = int(np.searchsorted(offsets[1:], text.chars.size - PAD, side="right"))
@@ -159,7 +237,16 @@ def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> np
     work = scratch(int((offsets[1:] - offsets[:-1]).max(initial=0)))
     slots, places, multiplier, shift = _stop_slots(stop_words)
     how = (as_input(slots), as_input(places), multiplier, shift)
+    weights, begin_J = as_input(judges.weights), as_input(judges.begin_J)
+    tables = (weights, begin_J, as_input(judges.bits_J), as_input(judges.ngrams_J))
     head_offsets, tail_offsets = as_input(offsets[: with_room + 1]), as_input(offsets[with_room:] - tail_start)
-    documents(as_input(text.chars), head_offsets, stage1, stage2, stats_NK[:with_room], work, *how)
-    documents(as_input(tail), tail_offsets, stage1, stage2, stats_NK[with_room:], work, *how)
-    return np.ascontiguousarray(stats_NK.T)
+    head, rest = slice(0, with_room), slice(with_room, n)
+    documents(as_input(text.chars), head_offsets, stage1, stage2, stats_NK[head], work, *how, *tables, sum_NJ[head])
+    documents(as_input(tail), tail_offsets, stage1, stage2, stats_NK[rest], work, *how, *tables, sum_NJ[rest])
+    return np.ascontiguousarray(stats_NK.T), np.ascontiguousarray(sum_NJ.T)
+
+
+def judge_sums(text: TextColumn, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
+    """See `gpu_curate.ops.judge.judge_sums`."""
+    stats_KN, sum_JN = judged_stats(text, judges=tables)
+    return sum_JN, stats_KN[NAMES.index("words")]

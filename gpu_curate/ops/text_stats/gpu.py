@@ -7,6 +7,7 @@
     insert_items, count_duplicates             duplicate lines, duplicate paragraphs
     mark_spaces, rank_documents                where words start
     hash_words        warp per 1 KB            hashes and lengths of words
+    judge_words       see ops/judge/gpu.py
     insert_ngrams, count_ngrams, keep_repeated, for n = 2..10: only n-grams whose first n - 1 words repeat go on
     weigh_best, walk_duplicates                thread per document
 
@@ -25,6 +26,8 @@ import numpy as np
 
 from gpu_curate.device.runtime import Device, Footprint, cuda
 from gpu_curate.document import Array, TextColumn
+from gpu_curate.ops.judge import NONE, Tables
+from gpu_curate.ops.judge import gpu as judge
 from gpu_curate.ops.text_stats import DUPLICATE_N, NAMES, STOP_WORDS, TOP_N, character_classes, word_hash
 from gpu_curate.ops.words.gpu import GROUP, SPARE
 
@@ -45,7 +48,17 @@ DEFINES = defines(STOP_WORDS)
 
 
 def text_stats(text: TextColumn, device: Device | None = None, stop_words: tuple[str, ...] = STOP_WORDS) -> Array:
-    """stats_KN: int32, in the order of NAMES. The contract is in the package.
+    """stats_KN: int32, in the order of NAMES. The contract is in the package."""
+    return judged_stats(text, device, stop_words)[0]
+
+
+def judged_stats(
+    text: TextColumn,
+    device: Device | None = None,
+    stop_words: tuple[str, ...] = STOP_WORDS,
+    judges: Tables = NONE,
+) -> tuple[Array, Array]:
+    """stats_KN: int32, in the order of NAMES; sum_JN: int64, of the judges. The contracts are in the packages.
 
     Device memory: FOOTPRINT: 10 bytes a byte of English, at most 24 of any text, 60 and the result a document.
     """
@@ -53,12 +66,19 @@ def text_stats(text: TextColumn, device: Device | None = None, stop_words: tuple
     xp = device.xp
     stats_KN = xp.zeros((len(NAMES), len(text)), np.int32)
     if text.nbytes == 0:
-        return stats_KN
+        return stats_KN, xp.zeros((len(judges), len(text)), np.int64)
     mask = _Mask(text, device)
     _lines(text, mask, device, stats_KN)
     hash_W, chars_W, doc_W, word_offsets = _words(text, mask, device, stats_KN, stop_words)
+    sum_JN = judge.sums(hash_W, doc_W, len(text), judges, device)
     _ngrams(device, hash_W, chars_W, doc_W, word_offsets, stats_KN)
-    return stats_KN
+    return stats_KN, sum_JN
+
+
+def judge_sums(text: TextColumn, tables: Tables, device: Device | None = None) -> tuple[Array, Array]:
+    """See `gpu_curate.ops.judge.judge_sums`."""
+    stats_KN, sum_JN = judged_stats(text, device, judges=tables)
+    return sum_JN, stats_KN[NAMES.index("words")]
 
 
 def _launch(device: Device, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
