@@ -40,7 +40,7 @@ def test_runs_to_its_end_on_the_emulator(gpu_check, tmp_path, monkeypatch, capsy
     assert gpu_check.main(["--emulate"]) == 0
     result = json.loads((tmp_path / "gpu_check.json").read_text())
     compared = {(row["column"], row["op"]) for row in result["parity"]}
-    assert {op for _, op in compared} == {*OPS, "signature fmix64"}
+    assert {op for _, op in compared} == {*OPS, "signature fmix64", "judge int16"}
     assert len({column for column, _ in compared}) > 20
     assert all(row["equal"] for row in result["parity"])
     assert {"copy_gb_per_s", "host_to_device_gb_per_s", "multiply_adds_per_ns"} == set(result["speed"]["ceilings"])
@@ -73,7 +73,7 @@ def test_record_appends_rates_with_the_card(gpu_check, few_columns, tmp_path, mo
     assert not (tmp_path / "results.csv").exists()
     gpu_check.main(["--from", str(tmp_path / "run.json"), "--record"])
     rows = (tmp_path / "results.csv").read_text().splitlines()
-    assert len(rows) == 1 + 2 * 8
+    assert len(rows) == 1 + 2 * 10
     assert all(",gpu_check," in row and row.endswith(",emulator") for row in rows[1:])
 
 

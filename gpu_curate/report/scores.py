@@ -160,7 +160,7 @@ def _figure(name: str, spread: dict[str, Any], context: Context) -> Html:
     ]
     every = -(-len(both) // 6)
     ticks = [(float(i), f"{edges[i]:.6g}") for i in range(0, len(both) + 1, every)]
-    bounds = [(float(r.limit), f"{r.bound} {r.limit:g}", f"{r.name}: {r.meaning}") for r in rules if _drawn(r)]
+    bounds = [(float(r.limit or 0), f"{r.bound} {r.limit:g}", f"{r.name}: {r.meaning}") for r in rules if _drawn(r)]
     bounds += [(float(limit), label, label) for label, limit in spread.get("thresholds", [])]
     lines = [Rule(min(max((limit - start) / step, 0.0), float(len(both))), *told_of) for limit, *told_of in bounds]
     chart = histogram(both, ticks, titles, title, f"histogram of {title}", lines, kept=spread["kept"])

@@ -202,7 +202,7 @@ def _look_up(annotation: Annotation, keys: _Keys, unreadable: list[str]) -> _Fou
 
 def _rows(annotation: Annotation, unreadable: list[str]) -> Iterator[tuple[pa.Array, Mapping[str, Any]]]:
     """Keys (large_string) and columns of the published files, batch by batch. Raises: ConfigError: a column is missing."""
-    kept = list(dict.fromkeys(annotation.taken.values()))
+    kept: list[Any] = list(dict.fromkeys(annotation.taken.values()))
     source = ParquetSource(name=annotation.name, type="parquet", text_column=annotation.key, keep_columns=kept)
     reader = ParquetReader(source)
     files = files_of(annotation)

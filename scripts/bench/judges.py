@@ -23,7 +23,7 @@ from gpu_curate.document import TextColumn
 from gpu_curate.judges.evaluate import auc, evaluate
 from gpu_curate.judges.labels import Labelled
 from gpu_curate.judges.train import Settings, fold_of, train
-from gpu_curate.ops.judge import NONE, Tables
+from gpu_curate.ops.judge import NONE, Tables, judge_sums
 from gpu_curate.ops.text_stats import text_stats
 from gpu_curate.tools.judge_texts import Reading, labelled, texts_of
 
@@ -132,6 +132,7 @@ def speed(paths: list[str], text_column: str, write: bool) -> None:
     }
     cases: dict[str, Callable[[], object]] = {}
     cases |= {name: functools.partial(text_stats, column, judges=own) for name, own in tables.items()}
+    cases["2^20 int8 alone"] = functools.partial(judge_sums, column, tables["2^20 int8"])
     cases["no judge"] = functools.partial(text_stats, column, judges=NONE)
     seconds = interleaved(cases, 7)
     base = quantiles(seconds["no judge"])[1]

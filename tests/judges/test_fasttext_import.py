@@ -74,7 +74,9 @@ def test_the_score_is_that_of_the_library(tmp_path, name):
     own = read(path, "hq")
     for text in texts(40):  # one against all looks sigmoids up in a table of 512
         found = {label: p for p, label in predict(text + "\n", 5, 0.0, "strict")}
-        assert 1 / (1 + math.exp(-own.score(text))) == pytest.approx(found["__label__hq"], abs=0.01 if name == "one against all" else 2e-4)
+        assert 1 / (1 + math.exp(-own.score(text))) == pytest.approx(
+            found["__label__hq"], abs=0.01 if name == "one against all" else 2e-4
+        )
 
 
 def test_known_words_and_seen_pairs_keep_their_weights(tmp_path):

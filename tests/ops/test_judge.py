@@ -30,7 +30,10 @@ def test_sums_equal_the_definition(texts, bits_less):
         sum_JN, words_N = judge_sums(column, tables)
         assert sum_JN.dtype == np.int64
         assert sum_JN.T.tolist() == [sums(t.encode(), tables) for t in texts]
-        assert words_N.tolist() == text_stats(column)["words"].tolist()
+        beside = text_stats(column, judges=tables)  # in one pass with all statistics
+        assert words_N.tolist() == beside["words"].tolist()
+        for j in range(len(tables)):
+            assert beside[f"judge:{j}"].tolist() == sum_JN[j].tolist()
 
 
 @settings(max_examples=40, deadline=None)

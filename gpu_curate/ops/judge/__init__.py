@@ -81,7 +81,7 @@ def judge_sums(text: TextColumn, tables: Tables) -> tuple[Array, Array]:
         text: N documents, any bytes.
     Returns:
         sum_JN: int64. words_N: int32. An empty document has zeros.
-    Time, memory: as `text_stats`, which it asks.
+    Memory: as `text_stats`; on the device its time too, on the host a third less.
     """
     sum_JN, words_N = twin("text_stats", text.on_gpu).judge_sums(text, tables)
     return sum_JN, words_N

@@ -246,7 +246,71 @@ def judged_stats(
     return np.ascontiguousarray(stats_NK.T), np.ascontiguousarray(sum_NJ.T)
 
 
+@njit
+def _judge(
+    chars: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    stage1: Table,
+    stage2: Table,
+    row: NDArray[np.int32],
+    work: Work,
+    slots: NDArray[np.uint64],
+    places: NDArray[np.uint8],
+    weights: NDArray[np.int8],
+    begin_J: NDArray[np.int64],
+    bits_J: NDArray[np.int32],
+    ngrams_J: NDArray[np.int32],
+    sum_NJ: NDArray[np.int64],
+    words_N: NDArray[np.int32],
+) -> None:
+    """Fill sum_NJ and words_N: words are found and hashed, and nothing is counted of n-grams, lines and paragraphs."""
+    chars, offsets, stage1, stage2 = borrowed(chars), borrowed(offsets), borrowed(stage1), borrowed(stage2)
+    row, slots, places, weights = borrowed(row), borrowed(slots), borrowed(places), borrowed(weights)
+    bounds, word, reach, letters_to = borrowed(work[0]), borrowed(work[1]), borrowed(work[2]), borrowed(work[14])
+    line_hash, line_chars = borrowed(work[10]), borrowed(work[11])
+    part_hash, part_chars = borrowed(work[12]), borrowed(work[13])
+    for d in range(len(offsets) - 1):
+        start, end, words = offsets[d], offsets[d + 1], I64(0)
+        if start < end:
+            words, _, _ = scan(
+                chars,
+                start,
+                end,
+                stage1,
+                stage2,
+                row,
+                0,
+                bounds,
+                line_hash,
+                line_chars,
+                part_hash,
+                part_chars,
+                letters_to,
+            )
+            hash_words(chars, start, words, bounds, word, reach, slots, places, U64(1), U64(60))
+        words_N[d] = words
+        for j in range(len(begin_J)):
+            sum_NJ[d, j] = add_words(word, words, weights, begin_J[j], I64(bits_J[j]), I64(ngrams_J[j]))
+
+
 def judge_sums(text: TextColumn, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
     """See `gpu_curate.ops.judge.judge_sums`."""
-    stats_KN, sum_JN = judged_stats(text, judges=tables)
-    return sum_JN, stats_KN[NAMES.index("words")]
+    sum_NJ, words_N = np.empty((len(text), len(tables)), np.int64), np.empty(len(text), np.int32)
+    offsets = text.offsets
+    stop = int(offsets[-1])
+    with_room = int(np.searchsorted(offsets[1:], text.chars.size - PAD, side="right"))
+    tail_start = int(offsets[with_room])
+    tail = np.zeros(stop - tail_start + PAD, np.uint8)
+    tail[:-PAD] = text.chars[tail_start:stop]
+    stage1, stage2 = (as_input(stage) for stage in character_classes())
+    work = scratch(int((offsets[1:] - offsets[:-1]).max(initial=0)))
+    slots, places, _, _ = _stop_slots(())
+    row = np.zeros((1, len(NAMES)), np.int32)
+    how = (stage1, stage2, row, work, as_input(slots), as_input(places))
+    weights, begin_J = as_input(tables.weights), as_input(tables.begin_J)
+    models = (weights, begin_J, as_input(tables.bits_J), as_input(tables.ngrams_J))
+    head, rest = slice(0, with_room), slice(with_room, len(text))
+    head_offsets, tail_offsets = as_input(offsets[: with_room + 1]), as_input(offsets[with_room:] - tail_start)
+    _judge(as_input(text.chars), head_offsets, *how, *models, sum_NJ[head], words_N[head])
+    _judge(as_input(tail), tail_offsets, *how, *models, sum_NJ[rest], words_N[rest])
+    return np.ascontiguousarray(sum_NJ.T), words_N

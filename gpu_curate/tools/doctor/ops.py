@@ -25,6 +25,8 @@ GOLDEN = {
     "bands": "397ebdacb738c704",
     "components": "b1227ef52f7231fc",
     "text_stats": "e19ffa343400a08c",
+    "judge": "f7fa018175986f86",
+    "judge int16": "f7fa018175986f86",
     "ngrams": "3b3c6f77da7be449",
 }
 
