@@ -20,6 +20,7 @@ import reference
 import xxhash
 from cudasim.device import StrictModule, emulated
 from cudasim.module import EmulatedModule, available
+from ops import judge_reference
 from ops.text_stats_reference import reference as stats_reference
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -31,6 +32,7 @@ from gpu_curate.device import probe
 from gpu_curate.device.runtime import source
 from gpu_curate.errors import ConfigError
 from gpu_curate.ops.catalogue import OPS
+from gpu_curate.ops.judge import trial
 from gpu_curate.ops.text_stats import NAMES
 from gpu_curate.tools.doctor import diagnosis, libraries, ops, probes
 from gpu_curate.tools.doctor.check import Check
@@ -165,6 +167,8 @@ def test_the_stored_results_are_those_of_the_definitions(monkeypatch):
     windows = np.array([len(s) for s in shingles], np.int64)
     in_items = sorted(set().union(*(reference.item_ngrams(d, 13, False) for d in documents[:2])))
     grams = {gram: place for place, gram in enumerate(in_items)}
+    of_judge = np.array([judge_reference.sums(d, trial()) for d in some], np.int64)[places]
+    judged = {"sum_N": of_judge, "words_N": np.array([s["words"] for s in stats], np.int32)}
     expected = {
         "content_hash": {"content_N": np.array([(h >> 64, h & (1 << 64) - 1) for h in digests], np.uint64)},
         "words": {
@@ -182,6 +186,8 @@ def test_the_stored_results_are_those_of_the_definitions(monkeypatch):
             "label_N": np.array(labels, np.int64),
         },
         "text_stats": {"stats_N": np.array([[s[name] for name in NAMES] for s in stats], np.int32)},
+        "judge": judged,
+        "judge int16": judged,
         "ngrams": {
             "items gram_M": np.array([grams[g] for own, _, _ in hits for g in sorted(own)], np.int64),
             "items coverage_N": np.array([share for _, share, _ in hits], np.float32),
