@@ -110,6 +110,55 @@ def json_mutant(noise, seed):
     return json.dumps(data).encode()
 
 
+VALUES = [
+    b"", b"0", b"-1", b"1", b"7", b"99999999", b"9" * 30, b"1e9", b"0x10", b"\xff\xfe", b"\0", b"x" * 5000, b"gzip", b"br", b"zstd",
+    b"gzip, br, deflate", b"chunked", b"text/html; charset=utf-16", b"text/html; charset=x" + b"y" * 300, b"application/http",
+    b"response", b"conversion", b"revisit", b"warcinfo", b"sha1:" + b"A" * 32, b"sha1:", b"md5:x", b"http://a/../../etc", b"WARC/1.0",
+    b"20240501102030", b"2024-05-01T10:20:30Z", b"../../../etc/passwd", b"\x1b[31m", b"a\r\n b", b"a: b",
+]  # fmt: skip
+FIELD = re.compile(rb"(?m)^[A-Za-z][A-Za-z-]*:[^\n]*$|(?<=[ \t])[^ \t\r\n]+(?=[ \t\r\n])")
+
+
+def value_mutant(noise, seed):
+    """1 to 4 changes of header fields and of words of header lines: another value, gone, twice, of another place."""
+    data = seed
+    for _ in range(noise.choice([1, 1, 2, 4])):
+        found = list(FIELD.finditer(data))
+        if not found:
+            break
+        field, other = noise.choice(found), noise.choice(found)
+        name, colon, _ = field.group().partition(b":")
+        match noise.randrange(6):
+            case 0 | 1 | 2:
+                new = noise.choice(VALUES)
+                new = name + b": " + new if colon else new
+            case 3:
+                new = b""
+            case 4:
+                new = (
+                    field.group() * noise.choice([2, 300])
+                    if not colon
+                    else b"\r\n".join([field.group()] * noise.choice([2, 300]))
+                )
+            case _:
+                new = other.group()
+        data = data[: field.start()] + new + data[field.end() :]
+    return data
+
+
+PACKED = {
+    b"\x1f\x8b": (gzip.decompress, gzip.compress),
+    b"BZ": (bz2.decompress, bz2.compress),
+    b"\xfd7": (lzma.decompress, lzma.compress),
+}
+
+
+def inside(noise, seed, change):
+    """A change of what a compressed file holds, packed again; of another file, of its bytes."""
+    unpack, pack = PACKED.get(seed[:2], (None, None))
+    return change(noise, seed) if unpack is None else pack(change(noise, unpack(seed)))
+
+
 def either(noise, seed):
     return json_mutant(noise, seed) if noise.random() < 0.5 else mutant(noise, seed)
 
@@ -376,9 +425,13 @@ def make_case(kind, folder, noise):
 
         return model
 
+    files = list(seeds(kind).items())
+
     def reader():
-        name, seed = noise.choice(list(seeds(kind).items()))
-        return guarded_read(kind, folder, name, mutant(noise, seed))
+        name, seed = noise.choice(files)
+        change = value_mutant if kind == "warc" and noise.random() < 0.6 else mutant
+        data = inside(noise, seed, change) if change is value_mutant or noise.random() < 0.5 else change(noise, seed)
+        return guarded_read(kind, folder, name, data)
 
     return reader
 

@@ -121,6 +121,8 @@ def _check(reader: _Reader) -> None:
     _hold(kind == SUPERVISED, "it is no classifier (a supervised model)")
     _hold(dim > 0, f"its vectors have {dim} dimensions")
     _hold(bucket >= 0, f"it has {bucket} buckets")
+    # The library takes a negative length for one of 2^64: a word of n characters then has n * n / 2 n-grams.
+    _hold(min(word_ngrams, maxn, minn) >= 0, f"its n-grams have lengths of {word_ngrams}, {minn} and {maxn}")
     _hold(max(word_ngrams, maxn, minn) <= LONGEST_NGRAM, f"its n-grams are longer than {LONGEST_NGRAM}")
     if version == 11:  # as the library: models of that time have no n-grams of characters
         maxn = 0
