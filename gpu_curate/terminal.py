@@ -172,7 +172,7 @@ def new_table(*columns: str, spare: tuple[str, ...] = ()) -> Table:
     table.spare = spare  # type: ignore[attr-defined]  # read by `_fit`
     for i, column in enumerate(columns):
         left = i == 0
-        table.add_column(column, justify="left" if left else "right", no_wrap=not left, overflow="fold")
+        table.add_column(escape(one(column)), justify="left" if left else "right", no_wrap=not left, overflow="fold")
     return table
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from inquiry.conftest import made
 from typer.testing import CliRunner
@@ -13,7 +16,9 @@ import gpu_curate as gc
 from gpu_curate import cli
 from gpu_curate.errors import ConfigError
 from gpu_curate.inquiry.diff import diff
+from gpu_curate.inquiry.sql import sql
 from gpu_curate.inquiry.stored import Stored
+from gpu_curate.visible import ODD
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +105,63 @@ def test_views_are_the_boxes(run):
     done = CliRunner().invoke(cli.app, ["sql", str(run), "select path, row from documents limit 2", "--json"])
     assert len(json.loads(done.output)) == 2
     assert "keep" in CliRunner().invoke(cli.app, ["sql", str(run), "select * from decisions"]).output
+
+
+FILES = """
+select * from '{csv}'
+select * from read_csv('{csv}')
+select * from read_text('{csv}')
+select * from glob('{place}/*')
+select * from '{run}/documents/part-000000.parquet'
+select * from 'https://example.com/a.parquet'
+copy (select 1) to '{place}/out.csv'
+with x as (copy (select 1) to '{place}/out.csv') select * from x
+export database '{place}/out'
+attach '{place}/out.duckdb'
+install httpfs
+load httpfs
+set enable_external_access = true
+set allowed_directories = ['/']
+copy (select 7 x) to '{own}' (format parquet, use_tmp_file false)
+with x as (copy (select 7 x) to '{own}' (format parquet, use_tmp_file false)) select * from x
+explain analyze copy (select 7 x) to '{own}' (format parquet, use_tmp_file false)
+select 1; copy (select 7 x) to '{own}' (format parquet, use_tmp_file false)
+select * from secret_of_ours
+"""
+
+
+@pytest.mark.parametrize("query", FILES.strip().splitlines(), ids=range(FILES.strip().count("\n") + 1))
+def test_a_query_reaches_the_views_and_nothing_else(run, tmp_path, monkeypatch, query):
+    duckdb = pytest.importorskip("duckdb")
+    secret_of_ours = pa.table({"a": [1]})  # a local variable, which DuckDB takes for a table elsewhere
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "a.csv").write_text("a,b\n1,2\n")
+    monkeypatch.chdir(place)
+    before = {p: p.stat().st_mtime_ns for p in [*run.rglob("*"), *place.rglob("*")]}
+    with pytest.raises(ConfigError) as e:
+        sql(Stored(run), query.format(csv=place / "a.csv", place=place, run=run, own="gpu-curate-run://0/part-000000.parquet"))
+    assert "Traceback" not in e.value.message
+    assert {p: p.stat().st_mtime_ns for p in [*run.rglob("*"), *place.rglob("*")]} == before
+    assert len(secret_of_ours) == 1
+    assert duckdb.sql("select a from secret_of_ours").fetchall() == [(1,)]  # by itself it does
+
+
+def test_what_a_query_spills_goes_to_a_private_folder_that_is_removed(run, tmp_path, monkeypatch):
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    place = sql(Stored(run), "select current_setting('temp_directory') place")["place"][0].as_py()
+    assert Path(place).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_that_commands_a_terminal_is_printed_visibly(run):
+    pytest.importorskip("duckdb")
+    query = "select 'a\x1b[31m' as \"b\x1b]0;c\x07[red]\u202e\", ['\x9b2J', '\u2066'] as d"
+    done = CliRunner().invoke(cli.app, ["sql", str(run), query])
+    assert done.exit_code == 0
+    assert not ODD.search(done.output)
+    assert "b␛]0;c␇[red]⟨U+202E⟩" in done.output
+    assert "a␛[31m" in done.output
