@@ -29,7 +29,7 @@ DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("Dockerfile.*"))
 ENTRYPOINT = DOCKER / "entrypoint.sh"
 SBATCH = DOCKER / "slurm_example.sbatch"
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+CURATOR_LISTS = ["constraints-curator.txt", "constraints-curator-source.txt"]
 
 each = pytest.mark.parametrize("file", DOCKERFILES, ids=lambda f: f.name)
 
@@ -99,16 +99,17 @@ def test_dependencies_are_installed_by_hash_before_the_code_is_copied(file):
     listed = [(i, call) for i, call in pips if call.startswith("install --require-hashes --only-binary=:all: ")]
     assert [call.split()[-1] for _, call in listed] == [f"constraints-{kind}.txt", "constraints-build.txt"]
     assert all(i < copy for i, _ in listed)
-    others = [call for i, call in pips if (i, call) not in listed and not call.startswith("check")]
-    unlisted = [call for call in others if "${UNLISTED}" in call]
-    assert len(others) - len(unlisted) == 2  # the project's own wheel is made and installed, without the network
-    assert all("--no-index" in call and "--no-deps" in call for call in others if call not in unlisted)
+    others = [call.strip() for i, call in pips if (i, call) not in listed and not call.startswith("check")]
+    curator = [call for call in others if "curator" in call]
+    assert all(call.startswith("install --no-deps --require-hashes ") for call in curator)
+    assert [call.split()[-1] for call in curator] == CURATOR_LISTS * (kind == "gpu")
+    unlisted = [call for call in others if "${TORCH}" in call]
+    assert unlisted == ["install ${TORCH}"] * (kind == "gpu")
+    own = [call for call in others if call not in unlisted + curator]
+    assert len(own) == 2  # the project's own wheel is made and installed, without the network
+    assert all("--no-index" in call and "--no-deps" in call for call in own)
     assert "bin/pip check" in " ".join(rest for name, rest in steps if name == "RUN")
-    assert ("ARG", 'UNLISTED=""') in steps or not unlisted
-    readme = (DOCKER / "README.md").read_text()
-    assert {e for given in re.findall(r"--build-arg UNLISTED=(\S+?)[`\s]", readme) for e in given.split(",")} <= set(
-        EXTRAS
-    )
+    assert ("ARG", 'TORCH=""') in steps or not unlisted
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +145,22 @@ def test_every_dependency_is_pinned_to_a_version_that_the_project_allows(file, c
             f"{text}: constraints-{kind}.txt has {version or 'none'}: run docker/make_constraints"
         )
     assert constraints.EXTRAS[kind] == {"cpu": ["all"], "gpu": ["gpu", "all"]}[kind]
+
+
+def test_what_curator_works_with_is_pinned_for_both_pythons_but_for_torch(constraints):
+    wheels, sources = map(pinned, CURATOR_LISTS)
+    assert not wheels.keys() & sources.keys()
+    assert "torch" not in wheels | sources
+    for text in constraints.requirements(constraints.CURATOR) + constraints.MORE["gpu"] + constraints.CONTRACTS:
+        wanted = Requirement(text)
+        assert {**wheels, **sources}[canonicalize_name(wanted.name)][0] in wanted.specifier, text
+    assert constraints.TORCH in (ROOT / "pyproject.toml").read_text()
+    assert len(wheels["numpy"][1]) == 4  # two Pythons on two kinds of machine
+    assert "setuptools" in wheels  # builds the sources
+    assert all(len(hashes) == 1 for _, hashes in sources.values())
+    for name, (version, _) in pinned("constraints-gpu.txt").items():
+        if name.startswith(("cuda-", "nvidia-", "cudf", "cupy", "rmm")):
+            assert wheels[name][0] == version, name
 
 
 def test_what_builds_the_wheel_is_pinned_too(constraints):
