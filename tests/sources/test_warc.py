@@ -807,3 +807,21 @@ def test_real_archive_with_a_wrong_length_is_read(shared_data):
     assert record.text.startswith("This domain is established to be used for illustrative examples in documents.")
     reason = "Content-Length is wrong: no record header follows the block (the record is read)"
     assert [(r.row, r.reason) for r in rejects] == [(None, reason)]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"A: b\r\n", b"WARC/1.0\r\nContent-Length: 99999999\r\n\r\n", b"http://a/ 1.2.3.4 20240501102030 text/html 9999999\n", b"\nWARC/1.0", b"W"],
+    ids=["headers without end", "lengths beyond the file", "ARC lengths beyond the file", "first lines", "half a first line"],
+)  # fmt: skip
+def test_what_is_no_record_is_passed_over_in_linear_time(piece):
+    def seconds(mib):
+        raw = gzip.compress(b"WARC/1.0\r\n" * (piece[:1] == b"A") + piece * (mib * (1 << 20) // len(piece)), 1)
+        began = time.process_time()
+        for record in records(io.BytesIO(raw)):
+            if isinstance(record, ArchiveRecord):
+                record.finish()
+        return time.process_time() - began
+
+    short, long = min(seconds(1) for _ in range(2)), seconds(4)
+    assert long < 9 * short + 0.1  # four times the bytes; squared it would be sixteen

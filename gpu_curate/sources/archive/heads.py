@@ -25,7 +25,8 @@ _ARC_DATE = re.compile(r"(?:19|20)\d{6}(?:\d{4}(?:\d{2}(?:\d{3})?)?)?")
 LENGTH = re.compile(r"\+?(\d{1,18})")
 _ARC_NEXT = re.compile(rb"(?i:HTTP/)|[12] \d ")
 # a date, or an address: without an HTTP status line behind it no line is sure that has neither
-_ARC_TELLING = re.compile(rb"(?:19|20)\d{6}|\d\.\d{1,3}\.\d|:[0-9A-Fa-f.]*:")
+_ARC_SIGN = re.compile(rb"(?:19|20)\d{6}|\d\.\d{1,3}\.\d|:[0-9A-Fa-f.]*:|\n(?=(?i:HTTP/)|[12] \d )")
+_SIGN_BYTES = 8  # of a sign in the line behind, and more
 _ENOUGH = 3  # points of evidence, of 6
 _VERSION_1, _VERSION_2 = 5, 10  # fields
 
@@ -115,12 +116,29 @@ def next_record(buffer: bytes, at: int, arc: bool | None) -> int:
     found = -1
     if arc is not True and (warc := NEXT_WARC.search(buffer, at)):
         found = warc.start()
-    if arc is not False:
-        for hint in _ARC_HINT.finditer(buffer, at, found if found >= 0 else len(buffer)):
-            start = hint.end()
+    return found if arc is False else _next_arc(buffer, at, found)
+
+
+def _next_arc(buffer: bytes, at: int, found: int) -> int:
+    """The first ARC header line that begins behind `at` and before `found` (-1: anywhere), else `found`.
+
+    Most lines of a file that is no archive have nothing in them that tells one. So what tells one is looked for, not lines.
+    """
+    stop = found if found >= 0 else len(buffer)
+    last = buffer.find(b"\n", stop)  # the end of the last line that may be one; what follows it may tell, too
+    last = len(buffer) if last < 0 else last + _SIGN_BYTES
+    first = place = at
+    while sign := _ARC_SIGN.search(buffer, place, last):
+        line = buffer.rfind(b"\n", first, sign.start())
+        if line >= stop:
+            break
+        if line >= 0 and _ARC_HINT.match(buffer, line, stop):
+            start = line + 1
             end = buffer.find(b"\n", start, start + MAX_LINE) + 1
-            if not _ARC_TELLING.search(buffer, start, end) and not _ARC_NEXT.match(buffer, end):
-                continue  # most lines of a file that is no archive
             if end and (header := arc_header(buffer[start:end], buffer[end : end + 5])) and header.sure:
                 return start
+        first = buffer.find(b"\n", sign.start())  # every line is looked at once
+        if first < 0:
+            break
+        place = first + 1
     return found

@@ -75,7 +75,9 @@ class Unpacked:
         if self._back + n > self._furthest + OUT or (pieces is None and not self._seekable):
             return False
         self._back += n
-        if pieces is not None:
+        if n <= self._at:
+            self._at -= n  # what was taken is still there
+        elif pieces is not None:
             self._buffer, self._at = b"".join([*pieces, self._buffer[self._at :]]), 0
         else:
             self._raw.seek(offset)
