@@ -37,7 +37,7 @@ from gpu_curate.stages.shards import ShardCounts
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import publish, read_json, write_json, write_table
 from gpu_curate.store.fingerprint import digest
-from gpu_curate.store.lock import lock_holder, run_lock
+from gpu_curate.store.lock import lock_holder, refuse_links, run_lock
 from gpu_curate.store.receipts import Receipt
 from gpu_curate.store.run_directory import FINGERPRINT, FINGERPRINT_CHARS, RUN_FILE, owner, point, shard_sets
 from gpu_curate.store.run_directory import place as place_of
@@ -94,6 +94,11 @@ def forget(
             f"{run}: process {holder} is working in it", "wait for its end, or stop it; nothing was changed"
         )
     stored = Stored(folder)
+    for box in ("decisions", "shards"):  # what is written or removed; a run that somebody else made may name any folder
+        if stored.context.root(box) != stored.run:
+            raise ConfigError(
+                f"{run}: its {box} lie in {stored.context.cache}", "run its recipe again; nothing was changed"
+            )
     shards = stored.box("shards")
     if not shards.sealed():
         raise ConfigError(f"{run}: its shards are not whole", "run its recipe to the end; nothing was changed")
@@ -106,6 +111,7 @@ def forget(
         _add_near(stored, listed)
     documents = _documents(stored, listed)
     with run_lock(folder):
+        refuse_links(folder)
         _write_list(folder, listed)
         note("deciding anew")
         fingerprint_of, folders = _decide(stored)

@@ -20,7 +20,7 @@ from gpu_curate.runs.stale import remove_stale, stale
 from gpu_curate.stages.order import BESIDE, STAGES
 from gpu_curate.store.artifact import Box
 from gpu_curate.store.files import temporary_name
-from gpu_curate.store.lock import remove_temporaries, run_lock
+from gpu_curate.store.lock import refuse_links, remove_temporaries, run_lock
 from gpu_curate.store.run_directory import (
     FINGERPRINT,
     FINGERPRINT_CHARS,
@@ -55,7 +55,7 @@ def clean(
     Returns:
         {"run", "items": [{"folder", "disk_bytes", "reason", "partitions"}], "disk_bytes", "removed", "kept": {folder: why}}.
     Raises:
-        ConfigError: no run directory.
+        ConfigError: no run directory, or a link in it leads out of it.
     """
     facts = read_run_file(run)
     if not {"fingerprints", "folders", "config"} <= facts.keys():
@@ -65,6 +65,7 @@ def clean(
     if not remove:
         return _told(run, *_unneeded(run, shards), removed=False)
     with run_lock(run, on_wait):
+        refuse_links(run)
         remove_temporaries(run)
         items, kept = _unneeded(run, shards)
         told = _told(run, items, kept, removed=True)
