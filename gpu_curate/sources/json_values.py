@@ -31,6 +31,7 @@ class Value(NamedTuple):
     offset: int | None  # None: its text was put into UTF-8, so it has no place in the file
     data: bytes
     problem: str | None = None
+    lines: int = 1  # more: so many blank ones
 
 
 class _Lost(Exception):

@@ -27,12 +27,13 @@ HEAD_BYTES = 200
 RECORDS = 100  # that `columns` looks at
 _MAX_NAMES = 10_000  # that it gives
 _LAYOUT_BYTES = 1 << 20  # of which the layout of a file is told
-_MAX_VALUES = 1 << 22  # of one line: a Python object takes some 70 bytes, and "[],[],[]," has one every three
+MAX_VALUES = 1 << 22  # of one line: a Python object takes some 70 bytes, and "[],[],[]," has one every three
 _COUNTED_BYTES = 4 << 20  # shorter lines cannot hold so many
 _CHUNK = 1 << 22
 _BATCH_ROWS = 1024  # of a batch; fewer where the texts take more than a chunk
 _FEW = 8  # records that are as quick one by one
 BOM = b"\xef\xbb\xbf"
+BLANK = b" \t\r\n"
 
 try:
     from orjson import loads as fast_loads
@@ -188,11 +189,12 @@ class JsonlReader:
         return (v._replace(offset=None) for v in found) if wide else found
 
     def _records(self, found: Iterator[Value], split: Split, skip: int) -> Iterator[Record | Reject | Skip]:
-        row = split.first_row - 1
+        last = split.first_row - 1
         offset: int | None = split.start
         empty = split.stop < 0  # a range is a part of a file that is not
         try:
-            for row, (offset, data, problem) in enumerate(found, split.first_row):
+            for offset, data, problem, lines in found:
+                row, last = last + 1, last + lines
                 if offset in (0, None) and row == 0:
                     data = data.removeprefix(BOM)
                 if problem is not None:
@@ -201,22 +203,22 @@ class JsonlReader:
                         skip -= 1
                         continue
                     yield Reject(row, offset, problem + _wrapped(data), data[:HEAD_BYTES])
-                elif data.strip(b" \t\r"):
+                elif data.strip(BLANK):
                     empty = False
                     if skip:
                         skip -= 1
                         continue
                     yield self._record(row, offset, data)
         except damage() as e:
-            where = "before the end of the first row" if row < 0 else f"after row {row} (offset {offset})"
-            yield Reject(row + 1, None, f"truncated or damaged {where}: {e}", cut=True)
+            where = "before the end of the first row" if last < 0 else f"after row {last} (offset {offset})"
+            yield Reject(last + 1, None, f"truncated or damaged {where}: {e}", cut=True)
             return
         if empty:
             yield Skip("empty_file")
 
     def _record(self, row: int, offset: int | None, line: bytes) -> Record | Reject:
-        if len(line) > _COUNTED_BYTES and _holds_more_values(line, _MAX_VALUES):
-            return Reject(row, offset, f"more than {_MAX_VALUES} values in one record", line[:HEAD_BYTES])
+        if len(line) > _COUNTED_BYTES and holds_more_values(line, MAX_VALUES):
+            return Reject(row, offset, f"more than {MAX_VALUES} values in one record", line[:HEAD_BYTES])
         try:
             value = parse_object(line)
             text = get_field(value, self._text)
@@ -312,7 +314,7 @@ def _wrapped(head: bytes) -> str:
 _COUNTED = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[,\[{]', re.DOTALL)
 
 
-def _holds_more_values(line: bytes, limit: int) -> bool:
+def holds_more_values(line: bytes, limit: int) -> bool:
     """True if parsing a line would make more than `limit` objects, or nearly so many."""
     marks = line.count(b",") + line.count(b"[") + line.count(b"{")
     if marks <= limit:
@@ -413,7 +415,13 @@ def _lines(chunks: Iterator[bytes], offset: int, stop: int | None, limit: int) -
             if size:
                 yield _line(start, pieces, size, limit)
             return
-        *lines, rest = chunk.split(b"\n")
+        whole = chunk.rfind(b"\n") + 1
+        if whole and not size and whole <= limit and (stop is None or start + whole <= stop) and not chunk.strip(BLANK):
+            yield Value(start, b"", lines=chunk.count(b"\n"))  # so many that they are not told apart
+            start += whole
+            *lines, rest = chunk[whole:].split(b"\n")
+        else:
+            *lines, rest = chunk.split(b"\n")
         for line in lines:
             if size:
                 pieces.append(line)

@@ -26,7 +26,7 @@ from gpu_curate.guard import refusal
 from gpu_curate.sources import footers
 from gpu_curate.sources.compression import decompressed
 from gpu_curate.sources.files import find, open_raw, stem
-from gpu_curate.sources.jsonl import get_field, parse_object
+from gpu_curate.sources.jsonl import MAX_VALUES, get_field, holds_more_values, parse_object
 from gpu_curate.sources.listing import File, Listing, PassedOver, is_hidden
 from gpu_curate.sources.parquet_pages import MAX_PAGE_BYTES, largest_page
 from gpu_curate.stages import Boxes, Made, Stage
@@ -42,6 +42,10 @@ COLUMNS = pa.schema([*SCHEMA, *TEXT])
 FIELDS = ".fields"  # suffix; Parquet, of sets whose fields are weighed
 _FIELDS = pa.schema([("item", pa.int64()), ("field", pa.string())])
 MAX_FILE_BYTES = 1 << 30  # of a file that is held whole while its items are taken out
+# A set is held whole. So a small file may not give so much, nor so many items: nothing but what was made to do so does.
+_EXPANDED_BYTES, _EXPANDED_TIMES = 128 << 20, 100
+_EXPANDED_ITEMS, _BYTES_OF_ITEM = 1 << 20, 2
+_BATCH_BYTES = 32 << 20  # of a Parquet column in one step, were each row the largest page
 SUFFIXES = (".jsonl", ".ndjson", ".json", *_PARQUET, ".txt", ".zip")
 
 
@@ -218,19 +222,46 @@ def items(path: str, fields: list[str]) -> Iterator[ItemText]:
         if stem(path).endswith(_PARQUET):
             footers.ask(_Footer(None), "walk", path)
         with open_raw(path) as raw:
+            room = _Room(path, raw)
             if not path.lower().endswith(".zip"):
-                yield from _member(path, raw, fields)
+                yield from room.counted(_member(path, raw, fields, room))
                 return
             with zipfile.ZipFile(raw) as archive:
                 for name in sorted(archive.namelist()):
                     hidden = any(is_hidden(part) for part in name.split("/"))  # __MACOSX/._a.jsonl
                     if stem(name).endswith(SUFFIXES) and not stem(name).endswith(".zip") and not hidden:
                         with archive.open(name) as member:
-                            data = _bounded(member, f"{path}!{name}")
-                        yield from _member(f"{path}!{name}", io.BytesIO(data), fields)
+                            data = _bounded(member, f"{path}!{name}", room)
+                        yield from room.counted(_member(f"{path}!{name}", io.BytesIO(data), fields, room))
     except BaseException as e:
         reason = "nested too deeply" if isinstance(e, RecursionError) else refusal(e)
         raise ConfigError(f"reference file {path} cannot be read: {reason}", "repair or replace the file") from e
+
+
+class _Room:
+    """How much a file may give.
+
+    Args:
+        raw: the file, of which nothing was read yet.
+    """
+
+    def __init__(self, path: str, raw: IO[bytes]):
+        size = raw.seek(0, os.SEEK_END) if raw.seekable() else 0
+        if size:
+            raw.seek(0)
+        self._path, self.nbytes = path, max(_EXPANDED_BYTES, _EXPANDED_TIMES * size)
+        self._most = max(_EXPANDED_ITEMS, size // _BYTES_OF_ITEM)
+        self._items = self._given = 0
+
+    def counted(self, texts: Iterator[ItemText]) -> Iterator[ItemText]:
+        """The same. Raises: InputError: they are too many, or too long."""
+        for text in texts:
+            self._items += 1
+            self._given += len(text)
+            if self._items > self._most or self._given > self.nbytes:
+                what = f"{self._most} items" if self._items > self._most else f"{self.nbytes} characters of items"
+                raise InputError(f"{self._path}: more than {what} in so small a file: unpack it")
+            yield text
 
 
 class _Footer:
@@ -247,23 +278,23 @@ class _Footer:
                 metadata.row_group(group).column(column)
 
 
-def _member(path: str, raw: IO[bytes], fields: list[str]) -> Iterator[ItemText]:
+def _member(path: str, raw: IO[bytes], fields: list[str], room: _Room) -> Iterator[ItemText]:
     """The texts of one file, or of one in an archive."""
     if stem(path).endswith(_PARQUET):
         yield from _parquet(raw, fields)
     else:
-        yield from _texts(path, stem(path), _bounded(decompressed(raw, path), path), fields)
+        yield from _texts(path, stem(path), _bounded(decompressed(raw, path), path, room), fields)
 
 
-def _bounded(f: IO[bytes], path: str) -> bytes:
-    """All of a file. Raises: InputError: it unpacks to more than MAX_FILE_BYTES."""
-    pieces, size = [], 0
+def _bounded(f: IO[bytes], path: str, room: _Room) -> bytes:
+    """All of a file. Raises: InputError: it unpacks to more than MAX_FILE_BYTES, or than there is room for."""
+    limit = min(MAX_FILE_BYTES, room.nbytes)
+    data = bytearray()
     while piece := f.read(1 << 20):
-        pieces.append(piece)
-        size += len(piece)
-        if size > MAX_FILE_BYTES:
-            raise InputError(f"{path}: more than {MAX_FILE_BYTES} bytes when unpacked: cut it into smaller files")
-    return b"".join(pieces)
+        data += piece
+        if len(data) > limit:
+            raise InputError(f"{path}: more than {limit} bytes when unpacked: cut it into smaller files, or unpack it")
+    return bytes(data)
 
 
 def _parquet(raw: IO[bytes], fields: list[str]) -> Iterator[ItemText]:
@@ -272,9 +303,10 @@ def _parquet(raw: IO[bytes], fields: list[str]) -> Iterator[ItemText]:
     columns = dict.fromkeys(f if f in names else f.partition(".")[0] for f in fields)
     present = [c for c in columns if c in names]
     if present:
-        _refuse_pages(raw, file.metadata)
+        largest = _largest_page(raw, file.metadata)
+        rows = max(1, min(1024, _BATCH_BYTES // max(largest, 1)))  # a dictionary may have one value for all
         read = 0
-        for batch in file.iter_batches(1024, columns=present, use_threads=False):
+        for batch in file.iter_batches(rows, columns=present, use_threads=False):
             read += batch.num_rows
             for row in batch.to_pylist():
                 yield from _fields(row, fields)
@@ -282,15 +314,17 @@ def _parquet(raw: IO[bytes], fields: list[str]) -> Iterator[ItemText]:
             raise InputError(f"{read} rows, its footer has {file.metadata.num_rows}")
 
 
-def _refuse_pages(raw: IO[bytes], metadata: pq.FileMetaData) -> None:
-    """Raises: InputError: a page would take more memory than a partition, unpacked."""
+def _largest_page(raw: IO[bytes], metadata: pq.FileMetaData) -> int:
+    """Bytes of the largest page, unpacked. Raises: InputError: it would take more memory than a partition."""
+    largest = 0
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
             start = min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset)
-            largest = largest_page(raw, start, chunk.total_compressed_size)
+            largest = max(largest, largest_page(raw, start, chunk.total_compressed_size))
             if largest > MAX_PAGE_BYTES:
                 raise InputError(f"a page of {largest} bytes, unpacked; at most {MAX_PAGE_BYTES} are read")
+    return largest
 
 
 def _texts(path: str, name: str, data: bytes, fields: list[str]) -> Iterator[ItemText]:
@@ -298,6 +332,8 @@ def _texts(path: str, name: str, data: bytes, fields: list[str]) -> Iterator[Ite
         yield ItemText(data.decode("utf-8", "replace"))
     elif name.endswith(".json"):
         try:
+            if holds_more_values(data, MAX_VALUES):
+                raise ValueError("its values would take too much memory")
             value = json.loads(data)
         except ValueError:  # .json that is really JSON Lines
             yield from _lines(path, data, fields)
@@ -311,6 +347,8 @@ def _lines(path: str, data: bytes, fields: list[str]) -> Iterator[ItemText]:
     for number, line in enumerate(io.BytesIO(data), 1):
         if line.strip():
             try:
+                if holds_more_values(line, MAX_VALUES):
+                    raise ValueError(f"more than {MAX_VALUES} values in one record")
                 value = parse_object(line.removeprefix(b"\xef\xbb\xbf"))
             except (ValueError, RecursionError) as e:
                 raise ConfigError(f"reference file {path}: line {number}: {e or 'nested too deeply'}") from e

@@ -149,7 +149,7 @@ def test_a_long_line_or_element_is_one_reject_and_takes_no_memory(tmp_path, monk
 
 def test_a_line_of_millions_of_values_is_rejected_before_it_is_parsed(tmp_path, monkeypatch):
     monkeypatch.setattr("gpu_curate.sources.jsonl._COUNTED_BYTES", 1000)
-    monkeypatch.setattr("gpu_curate.sources.jsonl._MAX_VALUES", 100)
+    monkeypatch.setattr("gpu_curate.sources.jsonl.MAX_VALUES", 100)
     bomb = b'{"text": "a", "x": [' + b"[]," * 1000 + b"0]}\n"
     commas = json.dumps({"text": "," * 3000 + '\\"[' * 99}).encode()
     got = read(tmp_path / "a.jsonl", bomb + commas)

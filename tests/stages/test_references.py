@@ -10,6 +10,7 @@ import zipfile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 from corpora import document, edited
 
 from gpu_curate import config
@@ -386,3 +387,46 @@ def test_a_partition_of_both_is_that_of_each_alone(tmp_path, tokenizer, monkeypa
     again = pipeline.execute(config.parse(read_json(run / "run.json")["config"]), run)
     assert again.reused["signatures"] == len(list((run / "signatures").glob("part-*.parquet")))
     assert part.read_bytes() == kept[0][part.name]
+
+
+def bombs(folder):
+    """(name, bytes) of small files that give much: text, items, values; a value in every row."""
+    line = b'{"q": "' + b"word " * 20 + b'"}\n'
+    tiny = b'{"q":"a"}\n' * (3 << 18)
+    long = {"q": ["w" * (1 << 20)] * 200}
+    pq.write_table(pa.table(long), folder / "t")
+    yield "rows.parquet", (folder / "t").read_bytes()
+    for name, data in {
+        "lines.jsonl": line * ((130 << 20) // len(line)),
+        "line.jsonl": b'{"q": "' + b"word " * (27 << 20) + b'"}',
+        "items.jsonl": tiny * 2,
+        "text.txt": b"word " * (27 << 20),
+        "values.json": b"[" + b"[]," * (15 << 20) + b"0]",
+        "record.jsonl": b'{"q": [' + b"[]," * (15 << 20) + b"0]}",
+    }.items():
+        if name.endswith(".jsonl"):
+            yield f"{name}.zst", zstandard.compress(data, 1)
+            continue
+        with zipfile.ZipFile(folder / "t", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            archive.writestr(name, data)
+        yield f"{name}.zip", (folder / "t").read_bytes()
+
+
+def test_a_small_file_that_gives_much_is_refused_before_it_takes_the_memory(tmp_path):
+    (tmp_path / "t").touch()
+    for name, data in bombs(tmp_path):
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(ConfigError, match=r"more than \d+ (bytes|items|characters|values)"):
+            for _ in items(str(path), ["q"]):
+                pass
+        path.unlink()
+
+
+def test_a_file_of_many_short_items_is_read_whole(tmp_path):
+    """What a plain file holds is its owner's, whatever its size; so is what is packed as texts pack."""
+    rows = 70_000
+    (tmp_path / "a.json").write_text(json.dumps([{"q": str(i)} for i in range(rows)]))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress("".join(f'{{"q":"{i}"}}\n' for i in range(rows)).encode()))
+    for name in ("a.json", "a.jsonl.gz"):
+        assert list(items(str(tmp_path / name), ["q"])) == list(map(str, range(rows)))
