@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import stat
 
 import pytest
@@ -13,6 +14,7 @@ from corpora import recipe, write_corpus
 from gpu_curate import config
 from gpu_curate.api.pipeline import execute
 from gpu_curate.errors import ConfigError, GpuCurateError
+from gpu_curate.inquiry.forget import forget
 from gpu_curate.loader import shards_folder
 from gpu_curate.runs.cleaning import clean
 from gpu_curate.runs.finished import open_run
@@ -108,14 +110,12 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def copy(finished, tmp_path):
-    import shutil
-
     folder, recipe_ = finished
     shutil.copytree(folder / "r", tmp_path / "r", symlinks=True)
     return tmp_path / "r", recipe_
 
 
-@pytest.mark.parametrize("name", ["../elsewhere", "/etc", "a/../../b", ""])
+@pytest.mark.parametrize("name", ["../elsewhere", "/etc", "a/../../b", "", "half \ud800", "a\0b", "é" * 130])
 def test_a_box_that_run_json_puts_elsewhere_is_refused_by_name(copy, name):
     run, recipe_ = copy
     facts = json.loads((run / "run.json").read_text())
@@ -160,11 +160,10 @@ def test_a_link_that_leaves_the_run_directory_is_refused_by_name(copy, tmp_path,
 
 def test_a_receipt_names_no_file_outside(tmp_path, victim):
     box = Box(tmp_path / "run" / "box")
-    for name in ("../../victim", str(victim), "x/../../../victim"):
-        write_json(
-            box.folder / RECEIPTS / "part-000000.json",
-            {"part": "000000", "files": [{"file": name, "bytes": 8, "xxh3": "0"}]},
-        )
+    for name in ("../../victim", str(victim), "x/../../../victim", "x" * 300, "half \ud800", "a\0b"):
+        receipt = {"part": "000000", "files": [{"file": name, "bytes": 8, "xxh3": "0"}]}
+        (box.folder / RECEIPTS).mkdir(parents=True, exist_ok=True)
+        (box.folder / RECEIPTS / "part-000000.json").write_text(json.dumps(receipt))
         with pytest.raises(ConfigError, match="does not lie below the run directory"):
             box.receipt("000000")
 
@@ -193,3 +192,55 @@ def test_a_run_file_whose_values_are_of_another_kind_is_one_error(copy, key, val
     if not isinstance(value, dict) and key != "latest":
         with pytest.raises(ConfigError, match=rf"run\.json is not a run file of this program \({key}"):
             open_run(run)
+
+
+def test_nothing_is_removed_or_forgotten_through_a_link_in_a_box(copy, tmp_path):
+    run, _ = copy
+    receipts = (run / "documents").resolve() / RECEIPTS
+    receipts.rename(tmp_path / "receipts of another run")
+    receipts.symlink_to(tmp_path / "receipts of another run")
+    before = sorted((tmp_path / "receipts of another run").iterdir())
+    with pytest.raises(ConfigError, match="is a link that leads out of the run directory"):
+        clean(run, remove=True)
+    with pytest.raises(ConfigError, match="is a link that leads out of the run directory"):
+        forget(run, ["0"])
+    assert sorted((tmp_path / "receipts of another run").iterdir()) == before != []
+
+
+def test_a_run_file_that_names_the_cache_of_another_run_lets_nothing_write_there(copy, tmp_path):
+    run, _ = copy
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    write_json(cache / "cache.json", {"version": 1, "files": {}})
+    for name in ("decisions", "shards"):
+        shutil.copytree((run / name).resolve(), cache / (run / name).resolve().name)
+    facts = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**facts, "cache": str(cache)}))
+    for path in (run / ".corpus").glob("*.json"):
+        snapshot = json.loads(path.read_text())
+        path.write_text(json.dumps({**snapshot, "shared": ["decisions", "shards"]}))
+    before = {p: p.stat().st_mtime_ns for p in cache.rglob("*")}
+    with pytest.raises(ConfigError, match=r"its decisions lie in .*cache"):
+        forget(run, ["0"])
+    with contextlib.suppress(ConfigError):
+        clean(run, shards=True, remove=True)
+    assert {p: p.stat().st_mtime_ns for p in cache.rglob("*")} == before
+    for other in ("relative", str(tmp_path), "/etc", str(tmp_path / "not there")):
+        (run / "run.json").write_text(json.dumps({**facts, "cache": other}))
+        with pytest.raises(ConfigError, match="is no cache of this program"):
+            open_run(run)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("fingerprints", {"documents": None, "decisions": None}),
+        ("config", {"sources": [{"type": "of a package that is gone"}]}),
+    ],
+)
+def test_a_run_file_with_half_of_what_it_should_hold_is_one_error(copy, key, value):
+    run, _ = copy
+    facts = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**facts, key: value}))
+    with pytest.raises(ConfigError):
+        open_run(run)

@@ -11,7 +11,7 @@ import pytest
 from gpu_curate.config import Tokenizer
 from gpu_curate.errors import ConfigError
 from gpu_curate.tokenizer import limits
-from gpu_curate.tokenizer.loading import load
+from gpu_curate.tokenizer.loading import load, load_beside
 from gpu_curate.tokenizer.patterns import CHUNKABLE
 from gpu_curate.tokenizer.training import train
 
@@ -133,3 +133,32 @@ def test_a_tokenizer_of_ours_needs_no_trial(trained):
     assert limits.is_plain(trained, 1000, CHUNKABLE)
     assert not limits.is_plain({**trained, "pre_tokenizer": split("(a+)+$")}, 1000, CHUNKABLE)
     assert not limits.is_plain(trained, 1 << 30, CHUNKABLE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("normalizer", "NFC"), ("normalizer", [1]), ("normalizer", {"type": "Sequence", "normalizers": 3}), ("normalizer", {"type": []}),
+     ("normalizer", {"type": "Sequence", "normalizers": [None]}), ("pre_tokenizer", 5), ("pre_tokenizer", {"type": "Split", "pattern": "x"}),
+     ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "Split"}, "x"]}), ("decoder", "x"), ("post_processor", [])],
+)  # fmt: skip
+def test_parts_of_another_kind_are_one_error(trained, tmp_path, key, value):
+    (tmp_path / "t.json").write_text(json.dumps({**trained, key: value}))
+    with pytest.raises(ConfigError, match=rf"not a tokenizer\.json \({key} is of another kind\)"):
+        load(Tokenizer(path=str(tmp_path / "t.json"), eot=EOT))
+
+
+def test_merges_of_another_kind_are_one_error(trained, tmp_path):
+    (tmp_path / "t.json").write_text(json.dumps({**trained, "model": {**trained["model"], "merges": 5}}))
+    with pytest.raises(ConfigError, match=r"model\.merges is of another kind"):
+        load(Tokenizer(path=str(tmp_path / "t.json"), eot=EOT))
+
+
+def test_a_decoder_that_lets_a_text_grow_is_refused(trained, tmp_path):
+    for path, decoder in (
+        (tmp_path / "a.json", replace("a", "x" * 100)),
+        (tmp_path / "b.json", sequence(*[replace("a", "aaa")] * 4, key="decoders")),
+    ):
+        path.write_text(json.dumps({**trained, "decoder": decoder}))
+        for open_ in (lambda path: load(Tokenizer(path=str(path), eot=EOT)), load_beside):
+            with pytest.raises(ConfigError, match="its decoder lets a text grow to"):
+                open_(path)

@@ -103,17 +103,17 @@ def parse(data: dict[str, Any], origin: str = "config", hints: list[str] | None 
     for source in sources if isinstance(sources, list) else []:
         hide(source.get("storage_options") if isinstance(source, dict) else None)  # before an error can tell a value
     if isinstance(hints, Stored) and isinstance(sources, list):
-        data = {**data, "sources": [_stored(source) for source in sources]}
+        data = {**data, "sources": [_stored(source, f"{origin}: sources.{i}") for i, source in enumerate(sources)]}
     try:
         return Config.model_validate(data, context=hints)
     except ValidationError as e:
         raise ConfigError("\n".join(f"{origin}: {text}" for text in _explain_all(e.errors(), data))) from e
 
 
-def _stored(source: Any) -> Any:
-    """A source that a run reads back: a type that nobody knows any more is of a package that is gone."""
+def _stored(source: Any, key: str) -> Any:
+    """A source that a run reads back: a type that nobody knows any more is of a package that is gone. Raises: ConfigError."""
     kind = source.get("type") if isinstance(source, dict) else None
-    return source if not isinstance(kind, str) or kind in SOURCES else OwnSource.model_validate(source)
+    return source if not isinstance(kind, str) or kind in SOURCES else parse_section(OwnSource, key, source)
 
 
 def parse_section(kind: type[SectionT], key: str, data: dict[str, Any]) -> SectionT:

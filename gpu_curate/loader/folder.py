@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.formats import FORMATS
-from gpu_curate.store.run_directory import RUN_FILE, below, latest_shards, read_run_file, resolved
+from gpu_curate.store.run_directory import RUN_FILE, below, latest_shards, nameable, read_run_file, resolved
 
 SPLITS = {"train": "train", "val": "validation", "validation": "validation"}
 PREFIX = {"train": "train", "validation": "val"}  # of file names
@@ -98,4 +98,4 @@ def _is_text(value: Any) -> bool:
 
 def _is_file_name(value: Any) -> bool:
     """A name in the folder itself: a manifest names no file elsewhere."""
-    return isinstance(value, str) and value not in ("", ".", "..") and not set(value) & set("/\\\0")
+    return isinstance(value, str) and value not in ("", ".", "..") and nameable(value) and not set(value) & set("/\\")

@@ -77,7 +77,7 @@ def _owners(root: Path) -> dict[str, str]:
 
 def _snapshot(run: Path, fingerprint_of: dict[str, str]) -> Snapshot | None:
     """What the shards were made of; None: a run of a version that kept no others beside it."""
-    path = snapshot_path(run, fingerprint_of.get(DOCUMENTS, ""))
+    path = snapshot_path(run, str(fingerprint_of.get(DOCUMENTS)))
     try:
         return read_snapshot(path)
     except FileNotFoundError:

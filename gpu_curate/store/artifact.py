@@ -16,6 +16,7 @@ import pyarrow as pa
 from gpu_curate.errors import ConfigError, CorruptError
 from gpu_curate.store.files import file_hash, publish, read_columns, read_json, write_json
 from gpu_curate.store.receipts import C, Counts, Receipt, Written, parse
+from gpu_curate.store.run_directory import nameable
 from gpu_curate.store.snapshot import read_snapshot
 from gpu_curate.store.verified import verified_of
 
@@ -138,7 +139,7 @@ class Box:
         """A file that a receipt names, in this box or beside it. Raises: ConfigError: it lies elsewhere."""
         run = os.path.normpath(self.folder.parent)
         place = os.path.normpath(os.path.join(self.folder, name))
-        if os.path.relpath(place, run).split("/")[0] in ("..", "."):
+        if not nameable(name) or os.path.relpath(place, run).split("/")[0] in ("..", "."):
             raise ConfigError(
                 f"{self.folder / RECEIPTS}: a receipt names {name!r}, which does not lie below the run directory",
                 "remove the receipts of that folder and run the recipe again",

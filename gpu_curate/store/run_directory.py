@@ -33,14 +33,22 @@ _EXCHANGE = 2  # RENAME_EXCHANGE
 _AT_FDCWD = -100
 
 
+def nameable(name: Any) -> bool:
+    """Whether a file system can hold a file of this name or path: what others wrote may be any text, or none."""
+    try:
+        parts = os.fsencode(name).split(b"/")
+    except (TypeError, UnicodeEncodeError):  # no text, or half a surrogate pair
+        return False
+    return b"\0" not in b"".join(parts) and max(map(len, parts)) <= _LONGEST_NAME
+
+
 def below(run: Path, name: Any) -> Path:
     """The file or folder of a run directory that a file in it names.
 
     Raises:
         ConfigError: the name is absolute, goes up, or is a link that leads out: others may have written it.
     """
-    parts = name.split("/") if isinstance(name, str) else [".."]
-    if not name or os.path.isabs(name) or ".." in parts or "\0" in name or max(map(len, parts)) > _LONGEST_NAME:
+    if not name or not nameable(name) or os.path.isabs(name) or ".." in name.split("/"):
         raise ConfigError(
             f"run directory {run} names {name!r}, which is not a file or folder below it",
             "restore its files from a copy",

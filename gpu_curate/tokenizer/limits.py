@@ -1,6 +1,6 @@
 """What a tokenizer.json may cost: a file from somewhere else must not take the machine's memory or a day.
 
-Cheap looks first: the file's size, the number of values in its JSON, merges, entries, by how much its normalizer lets a text
+Cheap looks first: the file's size, the number of values in its JSON, merges, entries, by how much its normalizer or decoder lets a text
 grow. What is left to doubt (a normalizer or a split pattern of another kind than the published ones, a large file) is loaded
 and asked for the probe texts by the reference library in a process with a limit on memory and on time.
 Largest seen: Gemma 3, 33 MB, 514,906 merges; XLM-V, 901,629 entries.
@@ -67,19 +67,20 @@ def check_costs(tokenizer: Content, path: str) -> None:
         count = len(model.get(name) or ())
         if count > most:
             raise ConfigError(f"tokenizer {path}: {count:,} {what}; at most {most:,} are taken")
-    growth, before = 1.0, 0
-    for step in _steps(tokenizer.get("normalizer"), "normalizers"):
-        if step.get("type") == "Replace":
-            growth *= _growth(step)
-            before = int(min(before * _growth(step), 1 << 40))
-        elif step.get("type") == "Prepend":
-            before += len(str(step.get("prepend", "")))
-    if growth > MAX_GROWTH or before > MAX_PREPEND_CHARS:
-        how = f"to {growth:.3g} times its length" if growth > MAX_GROWTH else f"by {before:,} characters"
-        raise ConfigError(
-            f"tokenizer {path}: its normalizer lets a text grow {how}; at most {MAX_GROWTH} times and "
-            f"{MAX_PREPEND_CHARS:,} characters are taken"
-        )
+    for part, key in (("normalizer", "normalizers"), ("decoder", "decoders")):
+        growth, before = 1.0, 0
+        for step in _steps(tokenizer.get(part), key):
+            if step.get("type") == "Replace":
+                growth *= _growth(step)
+                before = int(min(before * _growth(step), 1 << 40))
+            elif step.get("type") == "Prepend":
+                before += len(str(step.get("prepend", "")))
+        if growth > MAX_GROWTH or before > MAX_PREPEND_CHARS:
+            how = f"to {growth:.3g} times its length" if growth > MAX_GROWTH else f"by {before:,} characters"
+            raise ConfigError(
+                f"tokenizer {path}: its {part} lets a text grow {how}; at most {MAX_GROWTH} times and "
+                f"{MAX_PREPEND_CHARS:,} characters are taken"
+            )
 
 
 def _steps(part: Any, key: str) -> Iterator[dict[str, Any]]:

@@ -59,6 +59,27 @@ def load(section: Tokenizer, proof: Path | None = None) -> Encoder:
     return encoder
 
 
+def load_beside(path: Path) -> Any:
+    """The reference library's tokenizer of a file that lies beside shards, for its `decode`: bounded as every other.
+
+    Raises: ConfigError: it cannot be read, is no tokenizer.json, or costs too much.
+    """
+    import tokenizers
+
+    try:
+        limits.check_size(path.stat().st_size, str(path))
+        data = path.read_bytes()
+        plain = limits.is_plain(parse(data, str(path)), len(data), CHUNKABLE)
+        said = None if plain else limits.trial(data.decode("utf-8"), ["a text"], str(path))
+        if said is None:
+            return tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+    except (GpuCurateError, KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as e:  # a Rust panic reaches Python as a BaseException
+        said = one_line(e, 300)
+    raise ConfigError(f"tokenizer {path} cannot be loaded: {said[:300]}")
+
+
 _proved: dict[str, dict[str, Any]] = {}  # key → the choice, of the run directory at hand
 
 

@@ -43,6 +43,11 @@ def parse(data: bytes, path: str) -> Content:
     added = added_tokens(tokenizer)
     if not _is_vocabulary(vocab) or not isinstance(added, list) or not all(map(_is_added_token, added)):
         raise ConfigError(f"tokenizer {path}: not a tokenizer.json (a token without a text or an id from 0 up)")
+    wrong = [key for key in PARTS if not _is_part(tokenizer.get(key), PARTS[key])]
+    if not isinstance(tokenizer["model"].get("merges"), list | None):
+        wrong.append("model.merges")
+    if wrong:
+        raise ConfigError(f"tokenizer {path}: not a tokenizer.json ({wrong[0]} is of another kind)")
     limits.check_costs(tokenizer, path)
     highest, entries = max(ids_in(tokenizer)), len(vocab) + len(added)
     if highest >= 2 * entries + SPARE_IDS:  # the libraries allocate a table up to the highest id
@@ -99,6 +104,32 @@ def _is_added_token(token: Any) -> bool:
 
 def _is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+PARTS = {  # key → what those of a sequence stand under
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "post_processor": "processors",
+    "decoder": "decoders",
+}
+
+
+def _is_part(part: Any, key: str) -> bool:
+    """Whether it is a normalizer, pre-tokenizer or the like, or none: an object, and so on in sequences."""
+    left = [part]
+    while left:
+        step = left.pop()
+        if step is None and step is part:
+            continue
+        if not isinstance(step, dict) or not isinstance(step.get("pattern"), dict | None):
+            return False
+        if not isinstance(step.get("type"), str | None):
+            return False
+        if step.get("type") == "Sequence":
+            if not isinstance(step.get(key), list):
+                return False
+            left += step[key]
+    return True
 
 
 def _missing_bytes(tokenizer: Content) -> list[int]:
@@ -164,7 +195,7 @@ def split_pattern(tokenizer: Content) -> str | None:
         return GPT2 if steps[0].get("use_regex", True) else None
     split = steps[0]
     whole = (split.get("behavior"), split.get("invert")) in (("Isolated", False), ("Removed", True))
-    if len(steps) == 2 and split["type"] == "Split" and whole and not steps[1].get("use_regex", True):
-        pattern: str | None = split["pattern"].get("Regex")
-        return pattern
+    if len(steps) == 2 and split.get("type") == "Split" and whole and not steps[1].get("use_regex", True):
+        pattern = (split.get("pattern") or {}).get("Regex")
+        return pattern if isinstance(pattern, str) else None
     return None
