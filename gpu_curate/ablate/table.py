@@ -69,16 +69,16 @@ def ablate(
         import torch
     except ImportError as e:
         raise ConfigError("ablate: torch is not installed", install("ablate")) from e
-    from tokenizers import Tokenizer
 
     from gpu_curate.ablate.model import shape_for
     from gpu_curate.ablate.trial import Budget, held_documents, nats, sample, train
+    from gpu_curate.tokenizer.loading import load_beside
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     manifest = read_manifest(arms[0].shards)
     assert manifest is not None
     vocab_size, eot_id = int(manifest["vocab_size"]), int(manifest["eot_id"])
-    tokenizer = Tokenizer.from_file(str(arms[0].shards / "tokenizer.json"))
+    tokenizer = load_beside(arms[0].shards / "tokenizer.json")
 
     def decode(ids: Any) -> str:
         return str(tokenizer.decode([int(i) for i in ids], skip_special_tokens=False))

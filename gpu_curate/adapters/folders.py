@@ -20,6 +20,7 @@ from gpu_curate.formats import FORMATS
 from gpu_curate.loader.folder import PREFIX
 from gpu_curate.loader.order import permute, splitmix64
 from gpu_curate.loader.stream import document_columns
+from gpu_curate.privacy import published
 from gpu_curate.shards_check import verify
 from gpu_curate.store.files import publish, write_json
 
@@ -115,7 +116,8 @@ def _write(out: Path, parts: dict[str, list[_Part]], tokens_per_shard: int | Non
     if beside.exists():
         shutil.copyfile(beside, out / "tokenizer.json")
     keys = ("version", "format", "dtype", "eot_id", "vocab_size", "tokenizer")
-    made_of = sorted({str(part.source.stream.directory) for own in parts.values() for part in own})
+    # as everything in a folder of shards: what others get to read has no folders of this machine
+    made_of = sorted({published(str(part.source.stream.directory)) for own in parts.values() for part in own})
     manifest = {
         **{key: first.manifest.get(key) for key in keys},
         "tokens_per_shard": int(size),
@@ -136,7 +138,8 @@ def _write_shards(out: Path, split: str, parts: list[_Part], size: int) -> list[
     """Shards of `size` tokens from the documents of parts, back to back. Memory: one shard."""
     format_ = FORMATS[parts[0].source.manifest["format"]]
     shards: list[dict[str, Any]] = []
-    buffer, held = np.empty(size, parts[0].source.dtype), 0
+    most = min(size, sum(part.source.length for part in parts))  # a manifest may claim shards of any size
+    buffer, held = np.empty(most, parts[0].source.dtype), 0
 
     def flush() -> None:
         path = out / f"{PREFIX[split]}_{len(shards):06d}{format_.suffix}"

@@ -59,11 +59,13 @@ def convert(
     Returns:
         {"format", "splits": {name: {"tokens", "documents", "files"}}}.
     Raises:
-        ConfigError: no such format; `out` holds something; ids that the format cannot hold. FatalError: what was written reads
+        ConfigError: no such format; `name` leads elsewhere; `out` holds something; ids that the format cannot hold. FatalError: what was written reads
             otherwise than it should.
     """
     if to not in WRITERS:
         raise ConfigError(f"shards convert: no format {to!r}; there are {', '.join(WRITERS)}")
+    if not name or {"/", "\0"} & set(name):
+        raise ConfigError(f"shards convert: --name {name!r} is no beginning of a file's name", "files lie in --out")
     if tokens_per_file < 1 or block < 1:
         raise ConfigError(f"shards convert: tokens per file {tokens_per_file} and block {block} must be positive")
     folder = Path(out)
@@ -257,12 +259,13 @@ def _nanochat(source: SplitSource, out: Path, options: dict[str, Any]) -> list[P
     """Texts by the tokenizer beside the shards. Validation is the last file, whatever its name: it is written behind train."""
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from tokenizers import Tokenizer
+
+    from gpu_curate.tokenizer.loading import load_beside
 
     beside = source.stream.directory / "tokenizer.json"
     if not beside.exists():
         raise ConfigError(f"{beside}: no such file; nanochat reads texts, so ids have to be decoded")
-    tokenizer = Tokenizer.from_file(str(beside))
+    tokenizer = load_beside(beside)
     files: list[Path] = []
     number = len(list(out.glob("shard_*.parquet")))
     first, bounds = 0, source.bounds

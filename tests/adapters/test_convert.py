@@ -321,3 +321,21 @@ def test_the_commands_say_what_they_made(narrow, tmp_path):
         done = CliRunner().invoke(app, ["shards", *words])
         assert done.exit_code == 0, done.output
         assert said in done.output
+
+
+def test_what_is_made_of_a_hostile_folder_stays_in_its_place_and_in_memory(narrow, tmp_path):
+    folder, _ = narrow
+    for name in ("../x", "/x", "a/b", ""):
+        with pytest.raises(ConfigError, match=r"--name .* is no beginning"):
+            convert(folder, tmp_path / "out", "llmc", name=name)
+    assert not (tmp_path / "out").exists()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "tokens_per_shard": 1 << 61}))
+    folders.merge([folder, folder], tmp_path / "merged")
+    assert verify(tmp_path / "merged") == []
+    named = json.loads((tmp_path / "merged" / "manifest.json").read_text())
+    assert (named["tokens_per_shard"], named["made_of"]) == (1 << 61, ["s"])  # no folder of this machine
+    (folder / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}, "normalizer": 3}')
+    for to in ("nanochat",):
+        with pytest.raises(ConfigError, match=r"not a tokenizer\.json \(normalizer is of another kind\)"):
+            convert(folder, tmp_path / to, to)
