@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from corpora import recipe, write_corpus
 from places import ROOT
+from text.test_fasttext_file import model as language_model
 
 SPY = """
 import os
@@ -163,3 +167,77 @@ def test_workers_do_not_look_into_the_current_folder(tmp_path, engine):
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith(", False, False)"), done.stdout
     assert not log.exists(), log.read_text()
+
+
+ASK = """
+import sys
+from gpu_curate import cli
+
+run, out, model, tokenizer = sys.argv[1:5]
+COMMANDS = [
+    ["funnel", run], ["explain", run, "ferry"], ["trace", run, "--step", "0", "--batch-size", "1", "--seq-len", "8"], ["diff", run, run],
+    ["clusters", run], ["certificate", run], ["scurve", run], ["budget", run, "--params", "1M"], ["sql", run, "select * from documents join texts using (doc_id)"],
+    ["shards", "packing", run, "--seq-len", "8"], ["shards", "bench", run, "--batch-size", "1", "--seq-len", "8", "--batches", "2", "--rounds", "1"],
+    ["shards", "convert", run, "--to", "datasets", "--block", "8", "--out", out + "/c"], ["shards", "convert", run, "--to", "nanochat", "--out", out + "/n"],
+    ["shards", "merge", run, run, "--out", out + "/m"], ["shards", "sample", run, "--tokens", "50", "--out", out + "/s"], ["export", run, "--out", out + "/e"],
+    ["samples", run], ["clean", run], ["forget", run, "--list", out + "/list"],
+]
+if __name__ == "__main__":
+    for command in COMMANDS:
+        sys.argv = ["gpu-curate", *command]
+        try:
+            cli.main()
+        except SystemExit as end:
+            print(command[0], command[1], end.code or 0, file=sys.stderr)
+    from gpu_curate.config import Language, Tokenizer
+    from gpu_curate.errors import ConfigError
+    from gpu_curate.text.language import LanguageId
+    from gpu_curate.tokenizer.loading import load
+
+    for what in (lambda: LanguageId(Language(model=model)), lambda: load(Tokenizer(path=tokenizer, eot=0))):
+        try:
+            what()
+        except ConfigError as e:
+            print("tried", str(e)[:300], file=sys.stderr)
+"""
+
+
+def test_questions_and_trials_execute_no_module_of_the_current_folder(place, tmp_path):
+    """Every command that asks a finished run or makes something of its shards; the children that try a model and a tokenizer."""
+    folder, log = place
+    pq.write_table(
+        pa.table({"text": [f"A text of some words about the ferry, number {i}." for i in range(20)]}),
+        folder / "p.parquet",
+    )
+    data = yaml.safe_load((folder / "r.yaml").read_text())
+    data["sources"].append({"name": "p", "type": "parquet", "path": str(folder / "p.parquet")})
+    (folder / "r.yaml").write_text(yaml.safe_dump(data))
+    run, out = tmp_path / "r", tmp_path / "out"
+    out.mkdir()
+    done = here(folder, *command_line(tmp_path), "run", "r.yaml", "--workers", "1", "--out", str(run))
+    assert done.returncode == 0, done.stderr
+    model = tmp_path / "model.bin"
+    model.write_bytes(language_model())
+    tokenizer = json.loads((run / "shards" / "tokenizer.json").read_bytes())
+    (tmp_path / "t.json").write_text(
+        json.dumps({**tokenizer, "normalizer": {"type": "Replace", "pattern": {"Regex": "x"}, "content": "y"}})
+    )
+    documents = pq.read_table(run / "shards" / "documents.parquet")
+    (out / "list").write_text(f"{documents['doc_id'][0].as_py()}\n")
+    (tmp_path / "bin" / "ask.py").write_text(ASK)
+    done = here(
+        folder,
+        sys.executable,
+        str(tmp_path / "bin" / "ask.py"),
+        str(run),
+        str(out),
+        str(model),
+        str(tmp_path / "t.json"),
+    )
+    ended = [line.split() for line in done.stderr.splitlines() if line.split()[-1:] == ["0"]]
+    assert len(ended) >= ASK.count('["'), done.stderr[-3000:]
+    assert "Traceback" not in done.stderr, done.stderr
+    assert not log.exists(), log.read_text()
+    assert not [
+        p for p in folder.iterdir() if p.suffix not in (".py", ".yaml", ".jsonl", ".gz", ".warc", ".parquet", "")
+    ], "written there"

@@ -83,3 +83,34 @@ def test_a_run_as_another_user_with_a_narrow_umask_in_a_hostile_folder(place):
     assert {(p.stat().st_uid, stat.S_IMODE(p.stat().st_mode)) for p in made} <= {(NOBODY, 0o600), (NOBODY, 0o700)}
     assert [p for p in (place / "home" / ".cache" / "gpu_curate").rglob("*.nbi")]
     assert not [p for p in ROOT.joinpath("gpu_curate").rglob("*") if p.stat().st_uid == NOBODY]
+
+
+READS_ALL = (
+    "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+)  # so that any Python is for him; he writes nothing
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can be somebody else")
+def test_the_quickstart_as_another_user_from_a_checkout_that_he_cannot_write(place, soak_cases):
+    """scripts/quickstart, with `umask 077`, from a folder full of planted modules."""
+    if not soak_cases(0, 1):
+        pytest.skip("scripts/soak")
+    if not (ROOT / ".venv" / "bin" / "gpu-curate").exists():
+        pytest.skip("this checkout has no .venv")
+    before = {p: p.stat().st_mtime_ns for p in ROOT.joinpath("gpu_curate").rglob("*") if "__pycache__" not in p.parts}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "XDG_", "PYTHON", "GPU_CURATE"))}
+    env |= {"HOME": str(place / "home"), "TMPDIR": str(place / "home")}
+    command = ["sh", "-c", 'umask 077; exec "$@"', "sh", str(ROOT / "scripts" / "quickstart")]
+    done = subprocess.run(
+        [*setpriv, *READS_ALL, *command], cwd=place / "here", env=env, capture_output=True, text=True, timeout=1200
+    )
+    assert done.returncode == 0, (done.stdout[-1000:], done.stderr[-2000:])
+    assert f"{ROOT} cannot be written" in done.stdout
+    assert "every check passed" in done.stdout
+    assert not (place / "here" / "executed").exists()
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+    (run,) = place.joinpath("home").glob("tmp.*/runs/quickstart")
+    made = [p for p in run.rglob("*") if not p.is_symlink()]
+    assert {(p.stat().st_uid, stat.S_IMODE(p.stat().st_mode)) for p in made} <= {(NOBODY, 0o600), (NOBODY, 0o700)}

@@ -1,6 +1,6 @@
 """The peak of every process of a run, with the default partitions, on files that expand: at most 3 x partition_bytes + 512 MiB.
 
-Each bomb is read by a run of its own, in scripts/soak.
+Each bomb is read by a run of its own, in scripts/soak; in scripts/test a smaller one of each is read, within limits in proportion.
 """
 
 from __future__ import annotations
@@ -154,3 +154,65 @@ def test_no_process_takes_more_than_three_partitions(name, tmp_path, soak_cases)
     assert "Traceback" not in said, said[-3000:]
     assert peak <= PEAK_BYTES, f"{peak >> 20} MiB"
     assert status in (0, 1, 2), said[-2000:]  # 1: a source of which nothing was read is a failure of its own
+
+
+QUICK_MIB = 32
+QUICK_PEAK_MIB = 3 * QUICK_MIB + 64
+QUICK_S = 20
+READ = """
+import json, re, sys, time
+from pathlib import Path
+from gpu_curate import config, guard
+from gpu_curate.errors import GpuCurateError
+from gpu_curate.stages.documents.listing import find_files, make_reader
+from gpu_curate.stages.reference_sets import items
+
+
+def memory(key):
+    return int(re.search(rf"{key}:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) >> 10
+
+
+def read(kind, folder):
+    if kind == "zip":
+        return sum(1 for _ in items(folder + "/r.zip", ["text"]))
+    parsed = config.parse({"sources": [{"name": "s", "type": kind, "path": folder}], "tokenizer": {"path": "gpt2"}})
+    reader = make_reader(parsed.sources[0])
+    count = 0
+    for file in find_files(parsed.sources[0], reader).files:
+        for split in guard.splits(reader, file.path, file.size, 1 << 28):
+            for item in guard.read(reader, split):
+                count += 1
+    return count
+
+
+for kind in ("text", "jsonl", "wikipedia", "warc", "parquet"):
+    try:
+        read(kind, "none")  # imports
+    except GpuCurateError:
+        pass
+for name, kind, folder in json.loads(sys.argv[1]):
+    Path("/proc/self/clear_refs").write_text("5")  # the highest resident memory counts from here
+    before, began = memory("VmRSS"), time.monotonic()
+    try:
+        said = read(kind, folder)
+    except GpuCurateError as e:
+        said = str(e)[:100]
+    print(json.dumps([name, memory("VmHWM") - before, time.monotonic() - began, said]), flush=True)
+"""
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="peaks of one process after the other")
+def test_a_small_bomb_of_each_kind_takes_memory_and_time_in_proportion(tmp_path):
+    folders = []
+    for number, (name, (kind, make)) in enumerate(BOMBS.items()):
+        (tmp_path / str(number)).mkdir()
+        make(tmp_path / str(number), QUICK_MIB)
+        folders.append([name, kind, str(tmp_path / str(number))])
+    done = subprocess.run(
+        [sys.executable, "-c", READ, json.dumps(folders)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = {name: (mib, round(s, 1), said) for name, mib, s, said in map(json.loads, done.stdout.splitlines())}
+    assert found.keys() == BOMBS.keys()
+    assert {name: what for name, what in found.items() if what[0] > QUICK_PEAK_MIB or what[1] > QUICK_S} == {}

@@ -15,8 +15,9 @@ import pytest
 import yaml
 from corpora import recipe
 from test_cli import run as command
+from typer.testing import CliRunner
 
-from gpu_curate import config, privacy
+from gpu_curate import cli, config, privacy
 from gpu_curate.api.pipeline import execute
 from gpu_curate.errors import ConfigError, RetryableError
 from gpu_curate.sources.files import PROTOCOLS, check_protocol, find, open_raw
@@ -125,7 +126,22 @@ def test_a_run_over_signed_urls_reads_them_and_writes_none_of_their_secrets(serv
     said = done.stdout + done.stderr + head.stdout + command("plan", tmp_path / "r.yaml", "--out", out).stdout
     told = command("export", out, "--what", "all", "--format", "jsonl", "--out", tmp_path / "e")
     assert told.returncode == 0, told.stderr
-    files = [p for p in [*out.rglob("*"), *(tmp_path / "e").rglob("*")] if p.is_file() and not p.is_symlink()]
+    made = tmp_path / "made"
+    for args in (
+        ("funnel", out), ("explain", out, f"s:http://{host}/a.jsonl:3"), ("explain", out, "s:http://alicealice:hunter2hunter2@none/x:3"),
+        ("trace", out, "--step", "0", "--batch-size", "2", "--seq-len", "8"), ("trace", out, "--step", "0", "--batch-size", "2", "--seq-len", "8", "--json"),
+        ("diff", out, out), ("clusters", out), ("budget", out, "--params", "1M"), ("sql", out, "select * from documents"), ("sql", out, "select * from tokens", "--json"),
+        ("samples", out), ("status", out), ("clean", out), ("shards", "info", out), ("shards", "packing", out, "--seq-len", "8"),
+        ("shards", "convert", out, "--to", "litgpt", "--out", made / "c"), ("shards", "convert", out, "--to", "nanochat", "--out", made / "n"),
+        ("shards", "merge", out, out, "--out", made / "m"), ("shards", "split", out, "--parts", "2", "--out", made / "s"),
+        ("shards", "sample", out, "--tokens", "100", "--out", made / "t"),
+    ):  # fmt: skip
+        asked = CliRunner().invoke(cli.app, [str(a) for a in args])
+        assert asked.exit_code == 0 or args[0] in ("explain", "clusters", "sql"), (args, asked.exception)
+        said += asked.output + str(asked.exception or "")
+    files = [p for f in (out, tmp_path / "e", made) for p in f.rglob("*") if p.is_file() and not p.is_symlink()]
+    published = [p for p in made.rglob("*") if p.is_file()]
+    assert [p.name for p in published if b"alicealice" in _bytes(p) or str(tmp_path).encode() in _bytes(p)] == []
     for secret in ("good-signature", "hunter2hunter2", "s3cr3t-key-value"):
         assert secret not in said
         assert [p for p in files if secret.encode() in _bytes(p)] == []

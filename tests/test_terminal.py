@@ -133,3 +133,65 @@ def test_names_in_rich_tables_are_text_and_no_markup(capsys):
     assert "[bold]x[/bold]␛[31m" in said
     assert "[/nothing]" in said
     assert Path is not None
+
+
+@pytest.fixture
+def asked(hostile, tmp_path, monkeypatch, capfdbinary):
+    """Runs a command in this process, and looks at every byte that it prints. Returns: exit status, and what was said."""
+    from gpu_curate import cli
+
+    monkeypatch.chdir(tmp_path)
+
+    def ask(*args):
+        monkeypatch.setattr(sys, "argv", ["gpu-curate", *map(str, args)])
+        monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+        monkeypatch.setenv("PYTHONSAFEPATH", "1")
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        said = "".join(part.decode("utf-8") for part in capfdbinary.readouterr())
+        found = ODD.search(said)
+        assert found is None, (args, said[max(0, found.start() - 80) : found.end() + 40])
+        assert "\nerror: forged" not in said, args
+        assert "Traceback" not in said, said
+        return end.value.code or 0, said
+
+    return ask
+
+
+def test_questions_to_a_run_print_no_control(hostile, asked, tmp_path):
+    pytest.importorskip("duckdb")
+    run = hostile / "r"
+    place = f"s:{NAME}:3"
+    for args in (
+        ("funnel", run), ("funnel", run, "--json"), ("funnel", run, "--set", "min_tokens=1000"),
+        ("explain", run, place), ("explain", run, place, "--json"), ("explain", run, "ferry number 7"), ("explain", run, f"s:{NAME}:30"),
+        ("trace", run, "--step", "0", "--batch-size", "1", "--seq-len", "16"),
+        ("trace", run, "--step", "0", "--batch-size", "1", "--seq-len", "16", "--json"),
+        ("diff", run, run), ("clusters", run), ("clusters", run, "--json"), ("certificate", run), ("scurve", run), ("budget", run, "--params", "1M"),
+        ("sql", run, "select * from documents join texts using (doc_id)"), ("sql", run, "select * from tokens", "--json"),
+        ("shards", "packing", run, "--seq-len", "16"), ("shards", "bench", run, "--batch-size", "1", "--seq-len", "16", "--batches", "2", "--rounds", "1", "--no-cold"),
+        ("shards", "convert", run, "--to", "nanogpt", "--out", tmp_path / "c\x1b[1m"), ("shards", "merge", run, run, "--out", tmp_path / "m\u202e"),
+        ("shards", "split", run, "--parts", "2", "--out", tmp_path / "s\x9b"), ("shards", "sample", run, "--tokens", "50", "--out", tmp_path / "t\n"),
+    ):  # fmt: skip
+        status, said = asked(*args)
+        assert status == 0, (args, said[-500:])
+
+
+def test_what_questions_refuse_prints_no_control(hostile, asked, tmp_path):
+    pytest.importorskip("duckdb")
+    run = hostile / "r"
+    listed = tmp_path / f"list{EVIL[:9]}"
+    listed.write_text(f"{NAME.partition(chr(10))[0]}\ns:\x1b[2J:1\nhttp://a/\x9b\n")
+    for args in (
+        ("funnel", run, "--set", "quality.\x1b[31m=1"), ("explain", run, EVIL), ("explain", run, f"s:{EVIL}:1"), ("trace", "\x1b[31m", "--step", "1"),
+        ("diff", run, "\x9bnone"), ("clusters", "\u202enone"), ("certificate", "\x1b"), ("scurve", f"none{EVIL}"), ("budget", "\x1b[31m", "--params", "1M"),
+        ("budget", "--params", "\x1b[31m"), ("sql", run, "select '\x1b[31m"), ("sql", run, "select \x9bnone from documents"),
+        ("sql", run, "copy (select 1) to '\x1b[31m'"), ("forget", run, "--list", listed), ("forget", run, "--list", "none\x1b"),
+        ("shards", "convert", run, "--to", "\x1b[31m", "--out", tmp_path / "o"), ("shards", "convert", "\x1b[31m", "--to", "llmc", "--out", tmp_path / "o"),
+        ("shards", "convert", run, "--to", "llmc", "--out", tmp_path / "o", "--name", "\x1b/"), ("shards", "merge", run, "\x9b", "--out", tmp_path / "o"),
+        ("shards", "split", run, "--parts", "900", "--out", tmp_path / "\x1b"), ("shards", "sample", "\u202e", "--tokens", "1", "--out", tmp_path / "o"),
+        ("shards", "packing", "\x1b"), ("shards", "bench", "\x1b"), ("shards", "packing", run, "--split", "\x1b[31m"), ("\x1b[31m",), ("status", "--\x1b[31m"),
+        ("ablate", "a\x1b=none", "b\x9b=none", "--out", tmp_path / "o"),
+    ):  # fmt: skip
+        status, said = asked(*args)
+        assert status != 0, (args, said[-500:])

@@ -140,7 +140,10 @@ def test_a_query_reaches_the_views_and_nothing_else(run, tmp_path, monkeypatch, 
     monkeypatch.chdir(place)
     before = {p: p.stat().st_mtime_ns for p in [*run.rglob("*"), *place.rglob("*")]}
     with pytest.raises(ConfigError) as e:
-        sql(Stored(run), query.format(csv=place / "a.csv", place=place, run=run, own="gpu-curate-run://0/part-000000.parquet"))
+        sql(
+            Stored(run),
+            query.format(csv=place / "a.csv", place=place, run=run, own="gpu-curate-run://0/part-000000.parquet"),
+        )
     assert "Traceback" not in e.value.message
     assert {p: p.stat().st_mtime_ns for p in [*run.rglob("*"), *place.rglob("*")]} == before
     assert len(secret_of_ours) == 1
