@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 from gpu_curate.errors import FatalError, GpuCurateError, InputError, RefusedFooter
 from gpu_curate.guard import refusal
 from gpu_curate.sources.files import is_remote
-from gpu_curate.sources.pipes import receive, send
+from gpu_curate.sources.pipes import end_with_parent, receive, send
 
 ANSWER_S = 60.0  # for one footer; 100,000 row groups take 2 s
 REMOTE_ANSWER_S = 600.0  # with every try that `sources.http` makes
@@ -227,6 +227,7 @@ def _serve(requests: BinaryIO, replies: Any) -> None:
 
 
 def _main() -> None:
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     logging.disable(logging.CRITICAL)
     with contextlib.suppress(ImportError, ValueError, OSError):

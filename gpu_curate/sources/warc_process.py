@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 from gpu_curate.errors import FatalError, GpuCurateError, RetryableError
 from gpu_curate.guard import refusal
 from gpu_curate.sources import Record, Reject, Skip, Split
-from gpu_curate.sources.pipes import receive, send
+from gpu_curate.sources.pipes import end_with_parent, receive, send
 from gpu_curate.sources.sections import WarcSource
 
 _CLOCK = struct.Struct("<qq")
@@ -236,6 +236,7 @@ def _serve(requests: BinaryIO, replies: Any, clock: _Clock) -> None:
 
 
 def _main() -> None:
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     logging.disable(logging.CRITICAL)
     requests, replies = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb", buffering=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from places import ROOT
 from sources.test_warc import HTML, SENTENCE, page, read, warc
 
 from gpu_curate.config import WarcSource
@@ -223,3 +225,46 @@ def test_process_ends_with_its_worker(tmp_path):
             return
         time.sleep(0.05)
     pytest.fail("the extraction process outlives its worker")
+
+
+PARENT = """
+import sys
+from gpu_curate.config import WarcSource
+from gpu_curate.sources import Split, warc_process
+
+if __name__ == "__main__":
+    source = WarcSource(name="s", type="warc", path=sys.argv[1])
+    process = warc_process._take()
+    process.request(source, Split(sys.argv[1], 0, -1, 0, 0), 0, {}, 0)
+    print(process.child.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_worker_leaves_no_process_that_reads_on(tmp_path):
+    """A gigabyte of header lines without a record: nothing is said for a minute, so the pipe tells the child nothing."""
+    block = b"A: b\r\n" * ((16 << 20) // 6)
+    with (tmp_path / "a.warc.gz").open("wb") as f:
+        f.write(gzip.compress(b"WARC/1.0\r\n", 1))
+        packed = gzip.compress(block, 1)
+        for _ in range(64):
+            f.write(packed)
+    (tmp_path / "parent.py").write_text(PARENT)
+    parent = subprocess.Popen(
+        [sys.executable, str(tmp_path / "parent.py"), str(tmp_path / "a.warc.gz")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and _runs(child):
+        time.sleep(0.1)
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
