@@ -180,7 +180,7 @@ COMMANDS = [
     ["shards", "packing", run, "--seq-len", "8"], ["shards", "bench", run, "--batch-size", "1", "--seq-len", "8", "--batches", "2", "--rounds", "1"],
     ["shards", "convert", run, "--to", "datasets", "--block", "8", "--out", out + "/c"], ["shards", "convert", run, "--to", "nanochat", "--out", out + "/n"],
     ["shards", "merge", run, run, "--out", out + "/m"], ["shards", "sample", run, "--tokens", "50", "--out", out + "/s"], ["export", run, "--out", out + "/e"],
-    ["samples", run], ["clean", run], ["forget", run, "--list", out + "/list"],
+    ["samples", run, "--reason", "kept"], ["clean", run], ["forget", run, "--list", out + "/list"],
 ]
 if __name__ == "__main__":
     for command in COMMANDS:

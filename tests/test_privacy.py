@@ -131,7 +131,7 @@ def test_a_run_over_signed_urls_reads_them_and_writes_none_of_their_secrets(serv
         ("funnel", out), ("explain", out, f"s:http://{host}/a.jsonl:3"), ("explain", out, "s:http://alicealice:hunter2hunter2@none/x:3"),
         ("trace", out, "--step", "0", "--batch-size", "2", "--seq-len", "8"), ("trace", out, "--step", "0", "--batch-size", "2", "--seq-len", "8", "--json"),
         ("diff", out, out), ("clusters", out), ("budget", out, "--params", "1M"), ("sql", out, "select * from documents"), ("sql", out, "select * from tokens", "--json"),
-        ("samples", out), ("status", out), ("clean", out), ("shards", "info", out), ("shards", "packing", out, "--seq-len", "8"),
+        ("samples", out, "--reason", "kept"), ("status", out), ("clean", out), ("shards", "info", out), ("shards", "packing", out, "--seq-len", "8"),
         ("shards", "convert", out, "--to", "litgpt", "--out", made / "c"), ("shards", "convert", out, "--to", "nanochat", "--out", made / "n"),
         ("shards", "merge", out, out, "--out", made / "m"), ("shards", "split", out, "--parts", "2", "--out", made / "s"),
         ("shards", "sample", out, "--tokens", "100", "--out", made / "t"),
