@@ -26,7 +26,9 @@ from gpu_curate.stages.duplicates import read_clusters
 from gpu_curate.stages.order import benchmarks_of
 from gpu_curate.stages.overlaps import box_of
 from gpu_curate.stages.reasons import NOT_DRAWN
+from gpu_curate.stages.reference_sets import fields_of
 from gpu_curate.stages.rule_values import column_values
+from gpu_curate.stages.sections import Reference
 
 DIFF_WORDS = 2000  # of each text that a diff compares; its cost grows with their product
 _RUNS = 20  # runs of words shared with a benchmark's item that are told
@@ -59,7 +61,7 @@ def explain(stored: Stored, wanted: str | int) -> dict[str, Any]:
     asked = {
         found.doc_id,
         *([] if partner_id is None else [partner_id]),
-        *(m["item"] for m in matched if m["item"] >= 0),
+        *(i for m in matched for i in m["texts"]),
     }
     documents = library.read(asked)
     document = documents[found.doc_id]
@@ -68,11 +70,10 @@ def explain(stored: Stored, wanted: str | int) -> dict[str, Any]:
     if reason is None and not places and stored.not_drawn()["documents"]:
         reason = NOT_DRAWN
     for match in matched:
-        item = documents.get(match["item"])
-        match["shared"] = (
-            [] if item is None else shared_runs(document.text, item.text, match.pop("ngram_words"))[:_RUNS]
-        )
-        match["text"] = None if item is None else item.text
+        texts = [documents[i].text for i in match.pop("texts") if i in documents]
+        width = match.pop("ngram_words")
+        match["shared"] = [run for text in texts for run in shared_runs(document.text, text, width)][:_RUNS]
+        match["text"] = "\n\n".join(texts) if texts else None
     facts = {
         "run": str(stored.run),
         **_place(document),
@@ -210,7 +211,7 @@ def _contamination(stored: Stored, found: Found) -> list[dict[str, Any]]:
     if not stored.has(box):
         return []
     told = []
-    for reference, _ in benchmarks_of(stored.config):
+    for reference, part in benchmarks_of(stored.config):
         columns = [f"{key}_{reference.name}" for key in ("coverage", "hits", "item")]
         row = stored.table(box, found.part, columns).slice(found.number, 1).to_pylist()[0]
         coverage, hits, item = (row[name] for name in columns)
@@ -223,10 +224,20 @@ def _contamination(stored: Stored, found: Found) -> list[dict[str, Any]]:
                     "on_match": reference.on_match,
                     "hits": hits,
                     "item": -1 if item is None else item,
+                    "texts": [] if item is None or item < 0 else _texts_of(stored, reference, part, item),
                     "ngram_words": reference.ngram_words,
                 }
             )
     return told
+
+
+def _texts_of(stored: Stored, reference: Reference, part: str, item: int) -> list[int]:
+    """doc_ids of the texts of an item: itself, or those of all its fields."""
+    if reference.field_weights is None:
+        return [item]
+    (doc_id_I,) = stored.columns("references", part, "doc_id")
+    found: list[int] = doc_id_I[fields_of(stored.context, part)["item"].to_numpy() == item].tolist()
+    return found
 
 
 def _tokens_at(stored: Stored, doc_id: int) -> list[dict[str, Any]]:

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from gpu_curate.document import TextColumn
 from gpu_curate.stages import Boxes
 from gpu_curate.stages.contamination import RULE, Benchmark, indexes_of
 from gpu_curate.stages.cuts import Cut, texts_of
-from gpu_curate.stages.ngrams import MEMBERS, read_ngrams
+from gpu_curate.stages.ngrams import MEMBERS, Ngrams, grams_by_item, read_ngrams
 from gpu_curate.stages.overlaps import of_set, pairs_over
 from gpu_curate.stages.part import Part
 from gpu_curate.stages.reference_sets import item_of_texts
@@ -56,34 +55,44 @@ class ContaminationCuts:
 
     def ranges(self, part: Part) -> Iterable[Cut]:
         """See `CutRule`."""
-        pairs = {b.reference.name: of_set(pairs_over(part.boxes, part.name), b.reference.name) for b in self._cutting}
-        numbers = sorted({n for table in pairs.values() for n in table["number"].to_pylist()})
-        if not numbers:
+        over: dict[int, dict[str, list[int]]] = {}  # document → set → items of which it holds too much
+        known = pairs_over(part.boxes, part.name)
+        for benchmark in self._cutting:
+            name = benchmark.reference.name
+            own = of_set(known, name)
+            for number, item in zip(own["number"].to_pylist(), own["item"].to_pylist(), strict=True):
+                over.setdefault(number, {}).setdefault(name, []).append(item)
+        if not over:
             return
         from gpu_curate.ops.words.places import word_places
 
-        indexes = indexes_of(part.boxes, self._cutting)
+        indexes = indexes_of(part.boxes, list(self.benchmarks))
         grams = {b.reference.name: _grams(part.boxes, b) for b in self._cutting}
-        for number, text in texts_of(part.boxes, part.name, numbers).items():
+        for number, text in texts_of(part.boxes, part.name, sorted(over)).items():
             places = word_places(TextColumn.from_texts([text]))
-            for name, table in pairs.items():
-                items = table.filter(pc.equal(table["number"], number))["item"].to_pylist()
-                if items:
-                    wanted = np.unique(np.concatenate([grams[name].get(item, _NOTHING) for item in items]))
-                    for start, end in shared_ranges(places, indexes[name][0], wanted):
-                        yield Cut(number, *_with_marks(text, start, end), f"contaminated:{name}")
+            for name, items in over[number].items():
+                wanted = np.unique(np.concatenate([grams[name].get(item, _NOTHING) for item in items]))
+                for start, end in shared_ranges(places, indexes[name][0], wanted):
+                    yield Cut(number, *_with_marks(text, start, end), f"contaminated:{name}")
+
+
+_known: dict[str, dict[tuple[str, bool], dict[int, NDArray[np.uint64]]]] = {}  # of one run, by the content of ngrams/
 
 
 def _grams(boxes: Boxes, benchmark: Benchmark) -> dict[int, NDArray[np.uint64]]:
     """Item → its n-grams that documents hold, templates too: of a copy of an item nothing is left."""
     reference = benchmark.reference
+    made_of = boxes.box(Ngrams.name).content("000000")
+    if made_of not in _known:
+        _known.clear()
+    known, key = _known.setdefault(made_of, {}), (reference.name, reference.field_weights is None)
+    if key in known:
+        return known[key]
     members = of_set(read_ngrams(boxes, MEMBERS), reference.name)
     item_E, gram_E = members["item"].to_numpy(), members["ngram"].to_numpy()
     if reference.field_weights is not None:
         item_E = item_of_texts(boxes, benchmark.part, item_E)
-    order = np.lexsort((gram_E, item_E))
-    items, first = np.unique(item_E[order], return_index=True)
-    return dict(zip(items.tolist(), np.split(gram_E[order], first[1:]), strict=False))
+    return known.setdefault(key, grams_by_item(item_E, gram_E))
 
 
 def shared_ranges(places: WordPlaces, index: NgramIndex, wanted: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gpu_curate.stages import Made, Stage
 from gpu_curate.stages.contamination import Benchmark
-from gpu_curate.stages.ngrams import ITEMS, MEMBERS, hits_of, read_ngrams
+from gpu_curate.stages.ngrams import ITEMS, MEMBERS, grams_by_item, hits_of, read_ngrams
 from gpu_curate.stages.overlaps import of_set, pairs_over
 from gpu_curate.stages.part import Part
 from gpu_curate.stages.reference_sets import item_of_texts
@@ -124,7 +124,8 @@ class _Members:
     ) -> NDArray[np.bool_]:
         """Of the hits of a partition those that belong to an item of which the document (number_P, item_P) holds too much."""
         cut_M = np.zeros(len(number_M), np.bool_)
-        for number, item in zip(number_P.tolist(), item_P.tolist(), strict=True):
-            own = np.flatnonzero(number_M == number)
-            cut_M[own] |= np.isin(gram_M[own], self._gram_E[self._item_E == item])
+        grams = grams_by_item(self._item_E, self._gram_E)
+        bounds = np.searchsorted(number_M, np.stack([number_P, number_P + 1]))  # hits are in the order of documents
+        for low, high, item in zip(*bounds.tolist(), item_P.tolist(), strict=True):
+            cut_M[low:high] |= np.isin(gram_M[low:high], grams.get(item, _NO_GRAMS))
         return cut_M

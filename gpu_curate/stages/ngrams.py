@@ -206,6 +206,13 @@ def _texts(boxes: Boxes, benchmark: Benchmark, index: NgramIndex, gram_G: NDArra
     return [f or "" for f in found]
 
 
+def grams_by_item(item_E: NDArray[np.int64], gram_E: NDArray[np.uint64]) -> dict[int, NDArray[np.uint64]]:
+    """Item → its n-grams, increasing."""
+    order = np.lexsort((gram_E, item_E))
+    items, first = np.unique(item_E[order], return_index=True)
+    return dict(zip(items.tolist(), np.split(gram_E[order], first[1:]), strict=False))
+
+
 def read_ngrams(boxes: Boxes, name: str, columns: list[str] | None = None) -> pa.Table:
     """One of the tables of the box. Raises: CorruptError."""
     return pq.read_table(boxes.box(Ngrams.name).verified_file("000000", name), columns=columns, use_threads=False)

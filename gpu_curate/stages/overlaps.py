@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpu_curate.stages import Boxes, Made, Stage
 from gpu_curate.stages.contamination import Benchmark, Contamination
-from gpu_curate.stages.ngrams import ITEMS, MEMBERS, hits_of, read_ngrams
+from gpu_curate.stages.ngrams import ITEMS, MEMBERS, Ngrams, hits_of, read_ngrams
 from gpu_curate.stages.part import Part
 from gpu_curate.stages.reference_sets import fields_of
 from gpu_curate.store.files import write_table
@@ -97,7 +97,19 @@ class Weighing:
 
     @classmethod
     def of(cls, boxes: Boxes, benchmark: Benchmark) -> Weighing:
-        """Raises: CorruptError."""
+        """Read once a process and run: kept by the content of what it is made of. Raises: CorruptError."""
+        reference = benchmark.reference
+        made_of = boxes.box(Ngrams.name).content("000000")
+        if made_of not in _weighings:
+            _weighings.clear()
+        known = _weighings.setdefault(made_of, {})
+        key = (reference.name, boxes.box("references").content(benchmark.part), repr(reference.field_weights))
+        if key not in known:
+            known[key] = cls._read(boxes, benchmark)
+        return known[key]
+
+    @classmethod
+    def _read(cls, boxes: Boxes, benchmark: Benchmark) -> Weighing:
         reference = benchmark.reference
         members, texts = (of_set(read_ngrams(boxes, kind), reference.name) for kind in (MEMBERS, ITEMS))
         members = members.filter(members["counts"])
@@ -134,6 +146,9 @@ class Weighing:
             number_P, item_P, sum_P = _counted(number_P, of_I[place_P], share_P * self.weight_I[place_P])
             return number_P, whole[item_P], np.minimum(sum_P / total[item_P], 1.0).astype(np.float32)
         return number_P, self.text_I[place_P], share_P.astype(np.float32)
+
+
+_weighings: dict[str, dict[tuple[str, ...], Weighing]] = {}  # of one run
 
 
 def _counted(

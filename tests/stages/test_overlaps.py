@@ -16,6 +16,8 @@ import gpu_curate as gc
 from gpu_curate import config
 from gpu_curate.api import pipeline
 from gpu_curate.errors import ConfigError
+from gpu_curate.inquiry.explain import explain
+from gpu_curate.inquiry.stored import Stored
 from gpu_curate.stages.sections import Reference, known_benchmarks
 from gpu_curate.store.files import read_json
 
@@ -148,6 +150,8 @@ def test_fields_of_an_item_are_weighed(tmp_path, tokenizer):
     assert [r["item_e"] for r in found] == [-1, ids[0], ids[0], ids[0], ids[2]]
     assert [r["reason"] for r in rows(run, "decisions")] == [None, "contaminated", None, "contaminated", "contaminated"]
     assert facts["contamination"]["e"]["items_found"]["items"] == 2
+    (match,) = explain(Stored(run), rows(run, "decisions")[2]["doc_id"])["contamination"]
+    assert match["shared"] == [answer]  # of the second field
     set_["on_match"] = "cut"
     (tmp_path / "cut").mkdir()
     run, facts = execute(tmp_path / "cut", tokenizer, texts, [set_])

@@ -16,7 +16,7 @@ from corpora import document, edited
 from gpu_curate import config
 from gpu_curate.api import pipeline
 from gpu_curate.document import MAX_FILES, ROW_BITS
-from gpu_curate.errors import ConfigError
+from gpu_curate.errors import ConfigError, CorruptError
 from gpu_curate.stages import together
 from gpu_curate.stages.reference_sets import items
 from gpu_curate.stages.together import hash_and_probe
@@ -430,3 +430,20 @@ def test_a_file_of_many_short_items_is_read_whole(tmp_path):
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress("".join(f'{{"q":"{i}"}}\n' for i in range(rows)).encode()))
     for name in ("a.json", "a.jsonl.gz"):
         assert list(items(str(tmp_path / name), ["q"])) == list(map(str, range(rows)))
+
+
+def test_a_shared_read_that_fails_is_done_again_for_each_alone(tmp_path, tokenizer, monkeypatch):
+    rng = random.Random(13)
+    failed = []
+
+    def fails_once(*args):
+        failed.append(1)
+        raise CorruptError("a file differs from its receipt")
+
+    monkeypatch.setattr(together, "hash_and_probe", fails_once)
+    path = jsonl(tmp_path / "e.jsonl", [document(rng)])
+    reference = {"name": "e", "path": path, "action": "decontaminate"}
+    run, facts = execute(tmp_path, tokenizer, [document(rng) for _ in range(5)], [reference])
+    assert failed == [1]  # the next try makes signatures and contamination apart
+    assert facts["documents"]["kept"] == 5
+    assert len(decisions(run)) == 5
