@@ -134,7 +134,8 @@ def _parquet(files: ReadOnly, paths: list[Path], rows: bool = False) -> str:
     """A source of rows, file after file. `rows`: with their file and number in it."""
     more = ", filename = true, file_row_number = true" if rows else ""
     names = ", ".join(_text(files.add(path)) for path in paths)
-    return f"read_parquet([{names}], hive_partitioning = false{more})"
+    # by name: sources carry columns of their own
+    return f"read_parquet([{names}], hive_partitioning = false, union_by_name = true{more})"
 
 
 def _text(value: str) -> str:
