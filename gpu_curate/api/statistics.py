@@ -65,7 +65,7 @@ def score(
         for start, stop in [*batches(text)] or [(0, 0)]:
             part = text.slice(start, stop)
             stats = computed(part, lambda some: dict(text_stats(some, words, tables)))
-            ours = {**scores(stats), **judge_scores(stats, learned)}
+            ours = {**scores(stats), **judge_scores(stats, learned, list)}
             made.append({**ours, **_own_scores(scorers, part, start, ours)})
             done += part.nbytes
             tell("scores", done, text.nbytes)
@@ -133,6 +133,12 @@ def decide(scores: Any, quality: Quality | Mapping[Any, Any] | Iterable[str] | s
     on = rules(section)
     if not on:
         raise ConfigError("quality: no family is on, so nothing would be decided", f"there are {', '.join(FAMILIES)}")
+    shares = [name for name, judge in section.judges.items() if judge.top_share is not None]
+    if shares:
+        raise ConfigError(
+            f"quality.judges.{shares[0]}.top_share: a share of a run's documents; a table has no sources",
+            "give min: numpy.quantile of the column says which score that is",
+        )
     columns: dict[str, Any] = dict(_columns(scores))
     for name in section.columns:
         if name in columns:

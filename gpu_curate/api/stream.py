@@ -125,6 +125,9 @@ class DocumentStream:
             raise ConfigError(
                 f"quality.{next(iter(config.quality.own))}: rules of your own are not applied to a stream"
             )
+        others = [name for name, judge in config.quality.judges.items() if judge.type != "exact"]
+        if others:
+            raise ConfigError(f"quality.judges.{others[0]}: only judges of type exact are asked in a stream")
         shares = [name for name, judge in config.quality.judges.items() if judge.top_share is not None]
         if shares:
             raise ConfigError(

@@ -114,6 +114,68 @@ def import_(
     tell(import_fasttext(model, paths, label, out, text_column, bits, not narrow, max_bytes), as_json, _print_imported)
 
 
+@app.command(epilog="Example:  gpu-curate judge cut en.arpa.bin 'wikipedia/*.jsonl' --type perplexity --unit paragraph")
+def cut(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A judge, or a KenLM model.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="The sample: JSONL, Parquet or text files; globs.")
+    ],
+    type_: Annotated[str, typer.Option("--type", help="exact or perplexity, as in a recipe.")] = "exact",
+    unit: Annotated[str, typer.Option("--unit", help="perplexity: document or paragraph.")] = "document",
+    parts: Annotated[
+        int, typer.Option("--parts", min=2, max=100, help="Parts of equal size: 3 for head, middle, tail.")
+    ] = 3,
+    text_column: TextColumn = "text",
+    max_bytes: MaxBytes = 64 << 20,
+    as_json: AsJson = False,
+) -> None:
+    """Say which scores part a sample into head, middle and tail, for `min` and `bands`."""
+    from gpu_curate.tools.judge_texts import cut_offs
+
+    tell(cut_offs(model, paths, type_, unit, parts, text_column, max_bytes), as_json, _print_cuts)
+
+
+@app.command(
+    epilog="Example:  gpu-curate judge annotate 'web/*.parquet' --endpoint http://localhost:8000/v1 --model qwen --prompt edu.txt "
+    "--sample 5000 --out labels.jsonl"
+)
+def annotate(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="JSONL, Parquet or text files; globs.")],
+    endpoint: Annotated[str, typer.Option("--endpoint", help="Base URL of an OpenAI-compatible server.")],
+    model: Annotated[str, typer.Option("--model", help="Name of the model there.")],
+    prompt: Annotated[
+        Path, typer.Option("--prompt", metavar="FILE", help="Text of the question; {text} stands for the text.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="JSONL to append to.")] = Path("labels.jsonl"),
+    sample: Annotated[int, typer.Option("--sample", min=1, help="Texts, drawn by content.")] = 1000,
+    rate: Annotated[float, typer.Option("--rate", min=0.001, help="Requests a second at most.")] = 5.0,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="Requests at once.")] = 4,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", help="Whose first group is the label. Default: the last number of the answer."),
+    ] = None,
+    max_chars: Annotated[int, typer.Option("--max-chars", min=1, help="Of a text that are shown.")] = 4000,
+    key_from: Annotated[
+        str, typer.Option("--key-from", metavar="VARIABLE", help="Environment variable with the key.")
+    ] = "OPENAI_API_KEY",
+    text_column: TextColumn = "text",
+    max_bytes: MaxBytes = 1 << 30,
+    as_json: AsJson = False,
+) -> None:
+    """Have a language model label a sample, for `judge train --labels`. Goes on where it was stopped."""
+    from gpu_curate.errors import ConfigError
+    from gpu_curate.tools.annotate import NUMBER, Asking, key_of
+    from gpu_curate.tools.annotate import annotate as ask
+
+    try:
+        question = prompt.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"--prompt {prompt}: {getattr(e, 'strerror', None) or e}") from e
+    how = Asking(endpoint, model, question, key_of(key_from), pattern or NUMBER, max_chars, rate)
+    told = None if as_json else lambda line: say(line, file=sys.stderr)
+    tell(ask(paths, how, out, sample, workers, text_column, max_bytes, told), as_json, _print_annotated)
+
+
 @app.command(epilog="Examples:  gpu-curate judge show edu.judge  |  gpu-curate judge show edu.judge 'web/*.jsonl'")
 def show(
     model: Annotated[str, typer.Argument(metavar="JUDGE", help="File that `judge train` wrote.")],
@@ -199,3 +261,19 @@ def _print_imported(facts: dict[str, Any]) -> None:
     say(f"rank correlation with fastText on {facts['texts']:,} texts: {facts['rank_correlation']:.4f}")
     for text in facts["warnings"]:
         say(f"warning: {one(text)}", file=sys.stderr)
+
+
+def _print_cuts(facts: dict[str, Any]) -> None:
+    say(f"{one(facts['judge'])}: {facts['texts']:,} texts of {', '.join(map(one, facts['sample']))}")
+    for share, score in facts["cuts"]:
+        say(f"highest {share:.4g} of them: {score} and more")
+    if facts["unscored"]:
+        say(f"{facts['unscored']:,} texts have no score")
+
+
+def _print_annotated(facts: dict[str, Any]) -> None:
+    say(
+        f"{one(facts['out'])}: {facts['texts']:,} texts drawn, {facts['known']:,} had a label, {facts['labelled']:,} got one"
+    )
+    for reason, count in facts["reasons"].items():
+        say(f"warning: {count:,} without a label: {one(reason)}", file=sys.stderr)

@@ -46,6 +46,14 @@ class Judge(Section):
 
     off: ClassVar[dict[str, Any]] = {"bands": []}
 
+    type: Literal["exact", "perplexity"] = Field(
+        "exact",
+        description="`exact`: of `gpu-curate judge`; `perplexity`: a KenLM model (extra `perplexity`), -1000 x log10 of the "
+        "perplexity, so that higher is better here too",
+    )
+    unit: Literal["document", "paragraph"] = Field(
+        "document", description="perplexity: over all words, or the median of the lines"
+    )
     model: str = Field(
         min_length=1, description="file of the judge: what `gpu-curate judge train` or `judge import` wrote"
     )

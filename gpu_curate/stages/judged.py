@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
+from gpu_curate.judges import perplexity
 from gpu_curate.judges.model import identity, load
 from gpu_curate.ops.judge import PREFIX, Tables
 from gpu_curate.quality.judges import BELOW_TOP, COLUMN, FAMILY, UNSCORED, Judge
@@ -20,34 +21,60 @@ from gpu_curate.stages import Boxes
 
 
 def identities(judges: Mapping[str, Judge]) -> dict[str, str]:
-    """Name → sha256 of the model, for a fingerprint. Raises: ConfigError: a file is no judge."""
-    return {name: identity(judge.model, _key(name)) for name, judge in judges.items()}
+    """Name → sha256 of the model, and what else its scores depend on, for a fingerprint. Raises: ConfigError: it is none."""
+    found = {}
+    for name, judge in judges.items():
+        if judge.type == "exact":
+            found[name] = identity(judge.model, _key(name))
+        else:
+            found[name] = f"{judge.type} {judge.unit} {perplexity.identity(judge.model, _key(name))}"
+    return found
+
+
+def libraries(judges: Mapping[str, Judge]) -> tuple[str, ...]:
+    """Distributions that scores depend on."""
+    return ("kenlm",) if any(judge.type == "perplexity" for judge in judges.values()) else ()
 
 
 def _key(name: str) -> str:
     return f"quality.{FAMILY}.{name}.model"
 
 
+def _exact(judges: Mapping[str, Judge]) -> dict[str, Judge]:
+    return {name: judge for name, judge in judges.items() if judge.type == "exact"}
+
+
 _tables: dict[tuple[str, ...], Tables] = {}  # sha256 of every model → their weights: the device keeps what was uploaded
 
 
 def tables_of(judges: Mapping[str, Judge]) -> Tables:
-    """The weights of all judges, in the order of the recipe. Memory: 1 to 4 MB each, once a process."""
-    digests = tuple(identities(judges).values())
+    """The weights of the exact judges, in the order of the recipe. Memory: 1 to 4 MB each, once a process."""
+    exact = _exact(judges)
+    digests = tuple(identities(exact).values())
     if digests not in _tables:
-        models = [load(judge.model, _key(name)) for name, judge in judges.items()]
+        models = [load(judge.model, _key(name)) for name, judge in exact.items()]
         _tables.clear()
         _tables[digests] = Tables.of([m.weights for m in models], [m.ngrams for m in models])
     return _tables[digests]
 
 
-def scores(stats: Mapping[str, np.ndarray], judges: Mapping[str, Judge]) -> dict[str, np.ndarray]:
-    """The columns of the judges, from `text_stats` with their tables, on the host: int32 of N."""
+def scores(
+    stats: Mapping[str, np.ndarray], judges: Mapping[str, Judge], texts: Callable[[], Iterable[str]]
+) -> dict[str, np.ndarray]:
+    """The columns of the judges, on the host: int32 of N.
+
+    Args:
+        stats: of `text_stats` with the tables of the exact judges.
+        texts: gives the N texts, for judges of other types.
+    """
     found = {}
-    for number, (name, judge) in enumerate(judges.items()):
+    for number, (name, judge) in enumerate(_exact(judges).items()):
         model = load(judge.model, _key(name))
         found[COLUMN + name] = model.scores(stats[f"{PREFIX}{number}"], stats["words"])
-    return found
+    for name, judge in judges.items():
+        if judge.type == "perplexity":
+            found[COLUMN + name] = perplexity.scores(judge.model, _key(name), texts(), judge.unit)
+    return {COLUMN + name: found[COLUMN + name] for name in judges}
 
 
 # ------------------------------------------------------------------------------------------------------- top shares

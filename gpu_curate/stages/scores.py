@@ -17,6 +17,7 @@ from gpu_curate.quality.judges import Judge
 from gpu_curate.quality.own import Own
 from gpu_curate.stages import Made, Stage
 from gpu_curate.stages.judged import identities, tables_of
+from gpu_curate.stages.judged import libraries as judge_libraries
 from gpu_curate.stages.judged import scores as judge_scores
 from gpu_curate.stages.own_scores import own_identity, own_scores
 from gpu_curate.stages.part import Part
@@ -72,7 +73,7 @@ class Scores(Stage):
         self.stop_words = _stop_words(gopher or GopherQuality(), normalize)
 
     def libraries(self) -> tuple[str, ...]:
-        return ("fasttext-predict",) if self.language.model is not None else ()
+        return (*(("fasttext-predict",) if self.language.model is not None else ()), *judge_libraries(self.judges))
 
     def made_of(self, receipt: Receipt[Counts]) -> str:
         return text_hash(receipt)
@@ -98,7 +99,9 @@ class Scores(Stage):
 
         tables = tables_of(self.judges)
         stats, how, more = part.compute(lambda text: dict(text_stats(text, self.stop_words, tables)))
-        columns: dict[str, Any] = dict(scores(stats)) | judge_scores(stats, self.judges)
+        columns: dict[str, Any] = dict(scores(stats)) | judge_scores(
+            stats, self.judges, lambda: part.text().to_arrow().to_pylist()
+        )
         if self.own:
             columns |= own_scores(self.own, part.text().to_arrow(), part.rejects)
         languages: dict[str, int] = {}

@@ -307,3 +307,30 @@ def import_fasttext(
         "rank_correlation": likeness,
         "warnings": doubts,
     }
+
+
+def cut_offs(
+    model: str, paths: list[str], kind: str, unit: str, parts: int, text_column: str = "text", max_bytes: int = 64 << 20
+) -> dict[str, Any]:
+    """The scores that part a sample into equal parts, the highest first. Raises: ConfigError: no such type, unit or text."""
+    from gpu_curate.config.load import parse_section
+    from gpu_curate.ops.text_stats import text_stats
+    from gpu_curate.quality.judges import COLUMN, UNSCORED, Judge
+    from gpu_curate.stages.judged import scores, tables_of
+
+    judges = {"asked": parse_section(Judge, "judge", {"model": model, "type": kind, "unit": unit})}
+    tables = tables_of(judges)
+    texts = [text for text, _ in texts_of(paths, text_column, None, "PATH", Reading(), max_bytes)]
+    stats = text_stats(TextColumn.from_texts(texts), judges=tables)
+    score_N = scores(stats, judges, lambda: texts)[f"{COLUMN}asked"]
+    known_N = np.sort(score_N[score_N != UNSCORED])[::-1]
+    if not len(known_N):
+        raise ConfigError(f"no text of {', '.join(paths)} has a score", "check --text-column")
+    places = [-(-len(known_N) * part // parts) - 1 for part in range(1, parts)]
+    return {
+        "judge": model,
+        "sample": paths,
+        "texts": len(texts),
+        "unscored": int((score_N == UNSCORED).sum()),
+        "cuts": [[part / parts, int(known_N[place])] for part, place in enumerate(places, 1)],
+    }

