@@ -92,10 +92,15 @@ def evaluate(
     epilog="Example:  gpu-curate judge import openhermes_reddit_eli5.bin 'web/*.jsonl' --label hq --out dclm.judge",
 )
 def import_(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A fastText classifier: .bin or .ftz.")],
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="A fastText classifier, .bin or .ftz; or a folder of static embeddings."),
+    ],
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Texts like those to score: their word n-grams keep their weights."),
+        typer.Argument(
+            metavar="PATH...", help="Texts like those to score: their words and n-grams keep their weights."
+        ),
     ],
     label: Annotated[
         str | None,
@@ -108,10 +113,10 @@ def import_(
     max_bytes: MaxBytes = 64 << 20,
     as_json: AsJson = False,
 ) -> None:
-    """Make a judge of a fastText classifier, and say how much of its order of the texts is kept."""
-    from gpu_curate.tools.judge_texts import import_fasttext
+    """Make a judge of a fastText classifier or of static embeddings with a linear head; say how much of its order is kept."""
+    from gpu_curate.tools.judge_texts import import_judge
 
-    tell(import_fasttext(model, paths, label, out, text_column, bits, not narrow, max_bytes), as_json, _print_imported)
+    tell(import_judge(model, paths, label, out, text_column, bits, not narrow, max_bytes), as_json, _print_imported)
 
 
 @app.command(epilog="Example:  gpu-curate judge cut en.arpa.bin 'wikipedia/*.jsonl' --type perplexity --unit paragraph")
@@ -258,7 +263,7 @@ def _print_shown(facts: dict[str, Any]) -> None:
 
 def _print_imported(facts: dict[str, Any]) -> None:
     say(f"{one(facts['judge'])}: {facts['bytes']:,} bytes, label {one(facts['label'])}, from {one(facts['model'])}")
-    say(f"rank correlation with fastText on {facts['texts']:,} texts: {facts['rank_correlation']:.4f}")
+    say(f"rank correlation with the model on {facts['texts']:,} texts: {facts['rank_correlation']:.4f}")
     for text in facts["warnings"]:
         say(f"warning: {one(text)}", file=sys.stderr)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from gpu_curate.quality.rule import SPACED_SCRIPTS, Rule
+from gpu_curate.quality.rule import ANY_SCRIPT, SPACED_SCRIPTS, Rule
 from gpu_curate.section import Section
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ def rules(judges: Mapping[str, Judge]) -> Iterator[JudgeRule]:
             if limit is not None:
                 at = f"quality.{FAMILY}.{name}.{key}"
                 per = judge.per if bound == "top" else ""
-                yield JudgeRule(f"{FAMILY}:{what}_{name}", COLUMN + name, bound, limit, key, SPACED_SCRIPTS, at, per)
+                made_for = ANY_SCRIPT if bound == "no" else SPACED_SCRIPTS
+                yield JudgeRule(f"{FAMILY}:{what}_{name}", COLUMN + name, bound, limit, key, made_for, at, per)
 
 
 def known(score_N: np.ndarray) -> np.ndarray:

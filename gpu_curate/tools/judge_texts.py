@@ -270,7 +270,7 @@ def show_judge(path: str, texts: list[str], text_column: str, max_bytes: int = 1
     }
 
 
-def import_fasttext(
+def import_judge(
     path: Path,
     texts: list[str],
     label: str | None,
@@ -280,13 +280,21 @@ def import_fasttext(
     wide: bool = True,
     max_bytes: int = 64 << 20,
 ) -> dict[str, Any]:
-    """A judge of a fastText classifier; what of its order of the texts is lost stands in the file too."""
-    from gpu_curate.judges.fasttext import as_judge, read
+    """A judge of a fastText classifier (a file) or of static embeddings (a folder); how much of its order of the texts is kept
+    stands in the judge too."""
+    from gpu_curate.judges import fasttext, static
 
     reading = Reading()
     sample = [text for text, _ in texts_of(texts, text_column, None, "PATH", reading, max_bytes) if text.strip()]
-    model = read(path, label)
-    judge, likeness = as_judge(model, sample, bits, wide)
+    doubts = _doubts(reading)
+    if path.is_dir():
+        label = label or "of the head"
+        judge, likeness = static.as_judge(path, sample, bits, wide)
+    else:
+        model = fasttext.read(path, label)
+        judge, likeness = fasttext.as_judge(model, sample, bits, wide)
+        if model.word_ngrams > judge.ngrams:
+            doubts.append(f"the model looks at runs of {model.word_ngrams} words, a judge at {judge.ngrams}")
     about = {
         "imported": path.name,
         "label": label or "the second by name",
@@ -295,9 +303,6 @@ def import_fasttext(
         "words": heaviest(judge, sample),
     }
     ExactJudge(judge.weights, judge.ngrams, judge.prior, judge.knots_x, judge.knots_y, about).save(out)
-    doubts = _doubts(reading)
-    if model.word_ngrams > judge.ngrams:
-        doubts.append(f"the model looks at runs of {model.word_ngrams} words, a judge at {judge.ngrams}")
     return {
         "judge": str(out),
         "bytes": out.stat().st_size,
