@@ -11,6 +11,9 @@
                      (Lightning-AI/litData, streaming/writer.py and item_loader.py)
     datasets         train-BLOCK-KEY.parquet: input_ids and labels of equal length (Hugging Face datasets, `parquet`); KEY is of
                      tokenizer, tokens, block and this code, so what is there already is taken
+    stacklm          NAME-train-000001.bin: ids alone, whole documents a file, a beginning-of-text token before each and none behind; .meta
+                     beside it (JSON: type, counts, sha256); manifest.json names the sets of a folder, and each set that is written
+                     into it is added. Its reader makes position ids anew from the beginnings
     nanochat         shard_00000.parquet ...: texts, the last file is validation (karpathy/nanochat, dataset.py and dataloader.py)
 
 Every writer is followed by a reading of what it wrote, which must give the tokens back.
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import json
 import struct
 from collections.abc import Callable, Iterator
@@ -32,13 +36,14 @@ from gpu_curate.adapters.source import Array, SplitSource, splits_of
 from gpu_curate.errors import ConfigError, FatalError
 from gpu_curate.formats import FORMATS
 from gpu_curate.loader.folder import PREFIX
-from gpu_curate.store.files import publish
+from gpu_curate.store.files import publish, read_json, write_json
 
 _CODE = 1  # of what decides the bytes of `datasets`
 _INT32 = 16  # litdata's number of torch.int
 _LEAF = (
     '[1, {"type": null, "context": null, "children_spec": []}]'  # torch's description of one value, as litdata keeps it
 )
+_GROWING = ("datasets", "stacklm")  # what a folder holds already may stay
 _GROUP_ROWS = 1024  # texts of a row group, which nanochat's ranks take in turn
 
 
@@ -53,9 +58,10 @@ def convert(
     """Write every split of a folder of shards as another program reads it, and read it back.
 
     Args:
-        out: a folder that is empty or not there yet; `datasets` takes what is in it.
+        out: a folder that is empty or not there yet; `datasets` takes what is in it, `stacklm` adds to it.
         to: one of WRITERS.
-        tokens_per_file: of formats of several files. block: tokens of a row of `datasets`. name: first part of llm.c's names.
+        tokens_per_file: of formats of several files. block: tokens of a row of `datasets`. name: first part of the names of
+            llm.c and stacklm.
     Returns:
         {"format", "splits": {name: {"tokens", "documents", "files"}}}.
     Raises:
@@ -69,7 +75,7 @@ def convert(
     if tokens_per_file < 1 or block < 1:
         raise ConfigError(f"shards convert: tokens per file {tokens_per_file} and block {block} must be positive")
     folder = Path(out)
-    if to != "datasets" and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if to not in _GROWING and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder}: holds something already", "name a folder that is empty or not there yet")
     sources = splits_of(directory)
     folder.mkdir(parents=True, exist_ok=True)
@@ -164,12 +170,19 @@ def _megatron(source: SplitSource, out: Path, options: dict[str, Any]) -> list[P
     return [path, path.with_suffix(".idx")]
 
 
-def _olmo(source: SplitSource, out: Path, options: dict[str, Any]) -> list[Path]:
-    """Files of whole documents: a document that is longer than a file is one by itself."""
-    files, first, number, bounds = [], 0, 0, source.bounds
+def _documents_of_files(source: SplitSource, tokens_per_file: int) -> Iterator[tuple[int, int]]:
+    """First and last + 1 document of files of whole documents: one that is longer than a file is one by itself."""
+    first, bounds = 0, source.bounds
     while first < len(bounds) - 1:
-        last = int(np.searchsorted(bounds, bounds[first] + options["tokens_per_file"], "right")) - 1
+        last = int(np.searchsorted(bounds, bounds[first] + tokens_per_file, "right")) - 1
         last = max(last, first + 1)
+        yield first, last
+        first = last
+
+
+def _olmo(source: SplitSource, out: Path, options: dict[str, Any]) -> list[Path]:
+    files, bounds = [], source.bounds
+    for number, (first, last) in enumerate(_documents_of_files(source, options["tokens_per_file"])):
         path = out / PREFIX[source.split] / f"part-{number:06d}.npy"
         start, stop = int(bounds[first]), int(bounds[last])
         _write(path, source.blocks(start, stop))
@@ -181,8 +194,65 @@ def _olmo(source: SplitSource, out: Path, options: dict[str, Any]) -> list[Path]
         _count(path, len(found), stop - start)
         _same(path, found, source, start)
         files += [path, path.with_suffix(".csv.gz")]
-        first, number = last, number + 1
     return files
+
+
+def _stacklm(source: SplitSource, out: Path, options: dict[str, Any]) -> list[Path]:
+    """The end-of-text token of each document stands before it: as beginning-of-text token, from which positions are counted."""
+    name, bounds, bos = options["name"], source.bounds, source.eot_id
+    same = {
+        "version": 1,
+        "dtype": source.dtype.name,
+        "bos_id": bos,
+        "vocab_size": source.vocab_size,
+        "tokenizer_sha256": (source.manifest.get("tokenizer") or {}).get("sha256"),
+    }
+    path = out / "manifest.json"
+    manifest = {**same, "sets": {}} if not path.exists() else _json(path)
+    for key, value in same.items():
+        if manifest.get(key) != value:
+            raise ConfigError(f"{path}: {key} is {manifest.get(key)!r}, that of {source.stream.directory} {value!r}")
+    if source.split in manifest["sets"].get(name, {}):
+        raise ConfigError(f"{path}: has a set {name} already", "give another --name")
+    files: list[Path] = []
+    for number, (first, last) in enumerate(_documents_of_files(source, options["tokens_per_file"])):
+        file = out / f"{name}-{PREFIX[source.split]}-{number + 1:06d}.bin"
+        start, stop = int(bounds[first]), int(bounds[last])
+        _write(file, itertools.chain([np.array([bos], source.dtype)], source.blocks(start, stop - 1)))
+        found = np.memmap(file, source.dtype, "r")
+        _count(file, len(found), stop - start)
+        _same(file, found[1:], source, start)
+        begins = np.flatnonzero(found == bos)
+        if not np.array_equal(begins, bounds[first:last] - start):
+            raise ConfigError(
+                f"{source.stream.directory}: {len(begins)} of token {bos} for {last - first} documents of {file.name}: it stands "
+                "in a text, too, or does not end every document",
+                "positions are counted from it: take a format that keeps documents apart, megatron or olmo-core",
+            )
+        meta = {
+            **{key: same[key] for key in ("version", "dtype", "bos_id", "vocab_size")},
+            "tokens": stop - start,
+            "documents": last - first,
+            "sha256": _sha256(file),
+        }
+        write_json(file.with_suffix(".meta"), meta)
+        files += [file, file.with_suffix(".meta")]
+    said = {"tokens": source.length, "documents": len(bounds) - 1, "files": [f.name for f in files[::2]]}
+    manifest["sets"].setdefault(name, {})[source.split] = said
+    write_json(path, manifest)  # last: what it names is there
+    return [*files, path]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def _json(path: Path) -> dict[str, Any]:
+    found = read_json(path)
+    if not isinstance(found, dict) or not isinstance(found.get("sets"), dict):
+        raise ConfigError(f"{path}: no manifest of sets", "name a folder that is empty or not there yet")
+    return found
 
 
 def _litgpt(source: SplitSource, out: Path, options: dict[str, Any]) -> list[Path]:
@@ -295,5 +365,6 @@ WRITERS: dict[str, Callable[[SplitSource, Path, dict[str, Any]], list[Path]]] = 
     "olmo-core": _olmo,
     "litgpt": _litgpt,
     "datasets": _datasets,
+    "stacklm": _stacklm,
     "nanochat": _nanochat,
 }

@@ -80,7 +80,7 @@ def convert(
     out: Result,
     tokens_per_file: PerFile = 100_000_000,
     block: Annotated[int, typer.Option("--block", min=1, help="Tokens of a row of `datasets`.")] = 1024,
-    name: Annotated[str, typer.Option("--name", help="First part of llm.c's file names.")] = "shards",
+    name: Annotated[str, typer.Option("--name", help="First part of file names of llmc and stacklm.")] = "shards",
     as_json: AsJson = False,
 ) -> None:
     """Write shards as another program reads them, and read them back."""

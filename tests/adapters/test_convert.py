@@ -1,6 +1,7 @@
 """What other programs read, by a few lines of their readers each, or by their own code where it is installed."""
 
 import gzip
+import hashlib
 import json
 import struct
 
@@ -143,6 +144,49 @@ def test_litdata_itself(narrow, tmp_path):
     ]
 
 
+def stacklm_reader(folder, name, split):
+    """Ids and position ids of a set: files that the manifest names, each as its .meta says, positions from the beginnings on."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for file in manifest["sets"][name][split]["files"]:
+        meta = json.loads((folder / file.replace(".bin", ".meta")).read_text())
+        ids = np.fromfile(folder / file, meta["dtype"])
+        assert (len(ids), int(np.count_nonzero(ids == meta["bos_id"]))) == (meta["tokens"], meta["documents"])
+        assert hashlib.sha256(ids.tobytes()).hexdigest() == meta["sha256"]
+        assert ids[0] == manifest["bos_id"] == meta["bos_id"]
+        position, at = [], 0
+        for token in ids.tolist():
+            at = 0 if token == meta["bos_id"] else at + 1
+            position.append(at)
+        yield ids.tolist(), position
+
+
+def test_stacklm_and_a_second_set_joins_the_manifest(shards, tmp_path):
+    folder, docs, _ = shards
+    facts = convert(folder, tmp_path / "out", "stacklm", tokens_per_file=400, name="web")
+    convert(folder, tmp_path / "out", "stacklm", name="more")
+    for name, split in (("web", "train"), ("web", "validation"), ("more", "train"), ("more", "validation")):
+        read = list(stacklm_reader(tmp_path / "out", name, split))
+        assert [i for ids, _ in read for i in ids] == [i for d in docs[split] for i in (EOT, *d)]
+        assert [p for _, own in read for p in own] == [p for d in docs[split] for p in range(len(d) + 1)]
+        assert len(read) > 5 if (name, split) == ("web", "train") else len(read) == 1
+    assert facts["splits"]["train"]["documents"] == len(docs["train"])
+    with pytest.raises(ConfigError, match="has a set web already"):
+        convert(folder, tmp_path / "out", "stacklm", name="web")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps({**manifest, "tokenizer_sha256": "0"}))
+    with pytest.raises(ConfigError, match=r"tokenizer_sha256 is '0', that of .* '[0-9a-f]{64}'"):
+        convert(folder, tmp_path / "out", "stacklm", name="third")
+    (tmp_path / "out" / "manifest.json").write_text("[]")
+    with pytest.raises(ConfigError, match="no manifest of sets"):
+        convert(folder, tmp_path / "out", "stacklm", name="third")
+
+
+def test_stacklm_refuses_texts_that_hold_the_token_positions_are_counted_from(tmp_path):
+    make(tmp_path / "s", {"train": [[1, 2], [3, EOT, 4]]})
+    with pytest.raises(ConfigError, match=f"3 of token {EOT} for 2 documents"):
+        convert(tmp_path / "s", tmp_path / "out", "stacklm")
+
+
 def test_datasets_blocks_and_what_is_there_is_taken(shards, tmp_path):
     folder, _, streams = shards
     if streams["train"].dtype == np.uint32:
@@ -224,7 +268,7 @@ def test_what_reads_otherwise_than_it_was_written_is_an_error(narrow, tmp_path, 
         return path
 
     monkeypatch.setattr(writers, "_write", damaged)
-    for to in ("nanogpt", "llmc", "modded-nanogpt", "olmo-core", "litgpt"):
+    for to in ("nanogpt", "llmc", "modded-nanogpt", "olmo-core", "litgpt", "stacklm"):
         with pytest.raises(FatalError, match="reads otherwise than the tokens that were written"):
             convert(folder, tmp_path / to, to)
 
