@@ -8,6 +8,7 @@ import gzip
 import json
 import random
 import re
+import shutil
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -434,6 +435,35 @@ def test_sections_are_there_when_there_is_something_to_say(full, bare):
     assert "Languages" not in there
     assert "Personal data" not in there
     assert "Skipped records" not in there
+
+
+def test_the_result_of_an_ablation_is_taken_in(full):
+    value = {"mean": 2.5, "low": 2.25, "high": 2.75, "seeds": [2.4, 2.6]}
+    result = {
+        "model": {"parameters": 660_000, "layers": 2, "width": 64},
+        "budget": {"tokens": 600_000, "seeds": 2},
+        "arms": {"clean": {"tokens": 1_234_567, "epochs": 0.5}, "<raw>": {"tokens": 7_654_321, "epochs": 0.25}},
+        "validation": {"clean": {"documents": 5, "bytes": 9}},
+        "bits_per_byte": {"clean": {"clean": value}, "<raw>": {"clean": {**value, "mean": 3.0}}},
+        "differences": {"clean": {"<raw>": {"mean": 0.5, "low": 0.25, "high": 0.75, "seeds": [0.4, 0.6]}}},
+    }
+    facts, context, without = full
+    assert "Ablation" not in headings(without)
+    path = context.run / "ablate" / "ablate.json"
+    path.parent.mkdir()
+    try:
+        path.write_text(json.dumps(result))
+        parsed = Page(page(facts, context))
+        assert parsed.rows("ablation", 0) == {
+            "clean": ["1,234,567", "0.50", "2.5000 (2.2500 to 2.7500)"],
+            "<raw>": ["7,654,321", "0.25", "3.0000 (2.2500 to 2.7500)"],
+        }
+        assert parsed.rows("ablation", 1)["<raw> on clean"] == ["+0.5000 (+0.2500 to +0.7500)", "+0.4000, +0.6000"]
+        for odd in ("{", "[]", '{"model": 3}', json.dumps({**result, "bits_per_byte": {}})):
+            path.write_text(odd)
+            assert "is no result of ablate" in Page(page(facts, context)).text()
+    finally:
+        shutil.rmtree(path.parent)
 
 
 def test_optional_facts_get_their_sections(full):

@@ -16,7 +16,9 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from gpu_curate.cli import app
 from gpu_curate.config import Tokenizer
 from gpu_curate.document import TextColumn
 from gpu_curate.errors import ConfigError, FatalError, InputError
@@ -827,3 +829,54 @@ def test_files_give_as_many_bytes_as_asked_for(tmp_path):
     assert facts["bytes"] == 15 * 17
     facts = train_from_files([str(tmp_path / "*.jsonl")], tmp_path / "t.json", 270, EOT, "text", 1 << 20)
     assert facts["documents"] == 55
+
+
+def test_the_first_texts_of_each_file_and_the_sample_that_is_kept(tmp_path):
+    from gpu_curate.tools.train_tokenizer import train_from_files
+
+    for name in "ab":
+        lines = [json.dumps({"text": f"{name} č text {i:03}"}) for i in range(9)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    facts = train_from_files(
+        [str(tmp_path / "?.jsonl")],
+        tmp_path / "t.json",
+        270,
+        EOT,
+        "text",
+        1 << 20,
+        documents_per_file=2,
+        sample=tmp_path / "sample.jsonl",
+    )
+    assert facts["documents"] == 4
+    kept = [json.loads(line)["text"] for line in (tmp_path / "sample.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert kept == ["a č text 000", "a č text 001", "b č text 000", "b č text 001"]
+
+
+def test_tokenizers_are_compared_file_by_file(tmp_path):
+    from gpu_curate.tools.train_tokenizer import compare
+
+    train(["abab abab abab " * 9], 262, EOT, tmp_path / "ab.json")
+    train(["x y"], 257, EOT, tmp_path / "bytes.json")
+    (tmp_path / "one.txt").write_text("abab abab")
+    (tmp_path / "two.txt").write_text(f"čč {EOT}")
+    (tmp_path / "none.txt").write_text("")
+    names = [str(tmp_path / "ab.json"), str(tmp_path / "bytes.json")]
+    facts = compare([str(tmp_path / "*.txt")], names, "text", 1 << 20)
+    one, two = (facts["files"][str(tmp_path / name)] for name in ("one.txt", "two.txt"))
+    assert set(facts["files"]) == {str(tmp_path / "one.txt"), str(tmp_path / "two.txt")}
+    assert (one["bytes"], one["words"], one["tokens"][names[1]]) == (9, 2, 9)
+    plain = tokenizers.Tokenizer.from_file(names[0])
+    assert one["tokens"][names[0]] == len(plain.encode("abab abab").ids) < 9
+    assert two["tokens"][names[1]] == 5 + len(EOT)  # text like a special token is text
+    assert facts["tokenizers"][names[1]] == {"entries": 257}
+    done = CliRunner().invoke(
+        app, ["tokenizer", "compare", str(tmp_path / "one.txt"), *(a for t in names for a in ("--tokenizer", t))]
+    )
+    assert done.exit_code == 0
+    assert "1.000, 4.50" in done.output
+    with pytest.raises(ConfigError, match="name each one, and once"):
+        compare([str(tmp_path / "one.txt")], names[:1] * 2, "text", 1)
+    with pytest.raises(ConfigError, match=r"one.txt: not a tokenizer.json"):
+        compare([str(tmp_path / "one.txt")], [str(tmp_path / "one.txt")], "text", 1)
+    with pytest.raises(ConfigError, match="no text in"):
+        compare([str(tmp_path / "none.txt")], names, "text", 1)

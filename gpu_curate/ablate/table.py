@@ -60,7 +60,7 @@ def ablate(
 ) -> dict[str, Any]:
     """Train every arm with every seed and judge it. Writes ablate.json, curves.csv and, with matplotlib, curves.png to `out`.
 
-    Returns: {"model", "budget", "arms": {name: {"epochs", "seconds", "sample"}}, "bits_per_byte": {arm: {set: {mean, low, high,
+    Returns: {"model", "budget", "arms": {name: {"tokens" (of its training split), "epochs", "seconds", "samples"}}, "bits_per_byte": {arm: {set: {mean, low, high,
         seeds}}}, "differences": {set: {arm: {mean, low, high}}} from the first arm on}.
     Raises: ConfigError: fewer than two arms, two of a name, tokenizers that differ, no validation split; torch is missing.
     """
@@ -96,7 +96,9 @@ def ablate(
             for held in sets:
                 losses[arm.name][held.name].append(nats(trained.model, held, seq_len, batch_size, device))
             curves += [(arm.name, seed, step, loss) for step, loss in trained.curve]
-            own = facts["arms"].setdefault(arm.name, {"epochs": trained.epochs, "seconds": [], "samples": []})
+            own = facts["arms"].setdefault(
+                arm.name, {"tokens": _tokens(arm), "epochs": trained.epochs, "seconds": [], "samples": []}
+            )
             own["seconds"].append(trained.seconds)
             own["samples"].append(decode(sample(trained.model, eot_id, 120, seq_len, seed, device)))
     draws = {held.name: _draws(len(held.documents)) for held in sets}
@@ -114,6 +116,12 @@ def ablate(
     facts["validation"] = {h.name: {"documents": len(h.documents), "bytes": int(h.bytes_D.sum())} for h in sets}
     _write(out, facts, curves)
     return facts
+
+
+def _tokens(arm: Arm) -> int:
+    manifest = read_manifest(arm.shards)
+    assert manifest is not None
+    return int(manifest["splits"]["train"]["tokens"])
 
 
 def _telling(tell: Callable[[str], None], what: str) -> Callable[[str], None]:

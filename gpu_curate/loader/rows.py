@@ -65,6 +65,12 @@ class Rows:
         self._table = np.array([*(shard.ctypes.data for shard in self._shards), *starts], np.int64)
         self._width = self._shards[0].dtype.itemsize
         self._bounds = bounds
+        if bounds is not None:
+            # Documents at every 2^shift tokens, about as many as there are documents: a search of all bounds for each row would
+            # wait for memory as long as the copying of the row.
+            self._shift = int(bounds[-1] // max(len(bounds) - 1, 1)).bit_length()
+            self._coarse = np.empty((int(bounds[-1]) >> self._shift) + 2, np.uint32)
+            _coarse(bounds, self._shift, self._coarse)
         self._room = 192  # numbers that the segments of a batch need; grows to what is enough
 
     def gather(self, first_B: Array, x_BT: Array, y_BT: Array, slot_B: Array) -> None:
@@ -82,8 +88,9 @@ class Rows:
         while True:
             scratch = np.empty(self._room, _INT32)
             segments, missing, longest = _gather_segments(
-                self._table, self._width, self._bounds, first_B, x_BT, y_BT, slot_B, cut, *labels, scratch
-            )
+                self._table, self._width, self._bounds, self._shift, self._coarse, first_B, x_BT, y_BT, slot_B, cut,
+                *labels, scratch,
+            )  # fmt: skip
             if segments >= 0:
                 return _segments(scratch, segments, missing, longest)
             self._room *= 2
@@ -235,9 +242,19 @@ def _gather(
 
 
 @njit
+def _coarse(bounds: np.ndarray, shift: int, coarse: np.ndarray) -> None:
+    """coarse[c] = the document of token c << shift; the last one behind the end."""
+    d, last = 0, len(bounds) - 2
+    for c in range(len(coarse)):
+        while d < last and bounds[d + 1] <= c << shift:
+            d += 1
+        coarse[c] = d
+
+
+@njit
 def _gather_segments(
-    table: np.ndarray, width: int, bounds: np.ndarray, first_B: np.ndarray, x_BT: np.ndarray, y_BT: np.ndarray,
-    slot_B: np.ndarray, cut: int, crossing: bool, ignore_index: int, scratch: np.ndarray,
+    table: np.ndarray, width: int, bounds: np.ndarray, shift: int, coarse: np.ndarray, first_B: np.ndarray,
+    x_BT: np.ndarray, y_BT: np.ndarray, slot_B: np.ndarray, cut: int, crossing: bool, ignore_index: int, scratch: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Number of segments, tokens without a target, longest segment; -1 segments where scratch has no room for them.
 
@@ -248,7 +265,12 @@ def _gather_segments(
     document_B = np.empty(B, np.int64)  # that of the first token of a row
     for k in range(B):
         follows = k > 0 and first_B[k] == first_B[k - 1] + T
-        document_B[k] = -1 if follows else _last(bounds, first_B[k])
+        if follows:
+            document_B[k] = -1
+        else:
+            place = first_B[k] >> shift
+            low, high = np.int64(coarse[place]), np.int64(coarse[place + 1])
+            document_B[k] = low + _last(bounds[low : high + 1], first_B[k])
     segments, missing, longest, d = 0, 0, 0, 0
     scratch[0] = 0
     for k in range(B):

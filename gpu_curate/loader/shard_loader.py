@@ -148,12 +148,14 @@ class ShardLoader(Loader):
         return (self.batch(i) for i in range(first, first + self.batches_per_epoch))
 
     def batch(self, i: int) -> Batch:
-        i = batch_number(i)
+        if type(i) is not int or i < 0:  # else at once: it is asked for every batch
+            i = batch_number(i)
         if self.curriculum is not None:
             return super().batch(i)
         epoch, i = divmod(i, self.batches_per_epoch)
         first = (i * self.world_size + self.rank) * self.batch_size
-        return self._finish(*self._split_rows.read(epoch, first, self.batch_size, self.seq_len))
+        x, y, segments = self._split_rows.read(epoch, first, self.batch_size, self.seq_len)
+        return self._finish(x, y, segments)
 
     batch.__doc__ = Loader.batch.__doc__
 

@@ -1,7 +1,7 @@
 """index.html: one page that loads nothing. Sections are in modules of their own; this one puts them together.
 
 funnel   funnel, sources        rules   rules and samples        scores   of the user's own        duplicates   S-curve, similarities, clusters
-text     languages, PII         steps   throughput               shards       output        contamination        cuts
+text     languages, PII         steps   throughput               shards       output        contamination        cuts        ablation
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from gpu_curate.config import Config
 from gpu_curate.privacy import cleaned
+from gpu_curate.report.ablation import ablation
 from gpu_curate.report.contamination import contamination
 from gpu_curate.report.cuts import cuts
 from gpu_curate.report.duplicates import duplicates
@@ -74,6 +75,7 @@ def page(facts: dict[str, Any], context: Context) -> str:
         ("Text", text(facts, config)),
         ("Throughput", steps(facts)),
         ("Shards", shards(facts, context) if (context.box("shards").folder / "manifest.json").exists() else None),
+        ("Ablation", ablation(context.run)),
         ("Config", _config(config)),
     ]
     shown = [(title, body) for title, body in sections if body is not None]

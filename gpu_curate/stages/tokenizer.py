@@ -32,6 +32,7 @@ class TrainedTokenizer(Stage):
     def settings(self) -> Any:
         new: dict[str, Any] = {
             "bytes_per_source": None,
+            "documents_per_source": None,
             "reserved_tokens": [],
         }  # at these, what was trained before stays as it is
         made = {k: v for k, v in self.options.model_dump().items() if k not in new or v != new[k]}
@@ -44,7 +45,7 @@ class TrainedTokenizer(Stage):
         from gpu_curate.tokenizer.training import train
 
         options = self.options
-        texts = sample(part.boxes, options.max_bytes, options.bytes_per_source)
+        texts = sample(part.boxes, options.max_bytes, options.bytes_per_source, options.documents_per_source)
         if not texts:
             raise NothingKeptError("tokenizer.train: there is no text to train on: every document is empty")
         path = part.path(".tokenizer.json")
@@ -66,10 +67,13 @@ def shortfall(wanted: int, entries: int, nbytes: int) -> list[str]:
     ]
 
 
-def sample(boxes: Boxes, max_bytes: int, bytes_per_source: int | None = None) -> list[str]:
+def sample(
+    boxes: Boxes, max_bytes: int, bytes_per_source: int | None = None, documents_per_source: int | None = None
+) -> list[str]:
     """Texts of the lowest content hashes, up to `max_bytes`, in the order of their hash, no text twice.
 
-    bytes_per_source: of each source, only the lowest hashes up to so many bytes, at least one text.
+    bytes_per_source: of each source, only the lowest hashes up to so many bytes, at least one text. documents_per_source: and at
+        most so many of them.
     """
     signatures, documents = boxes.box("signatures"), boxes.box("documents")
     parts = signatures.parts()
@@ -84,8 +88,9 @@ def sample(boxes: Boxes, max_bytes: int, bytes_per_source: int | None = None) ->
     owner_N, row_N = np.concatenate(owner), np.concatenate(row)
     _, first = np.unique(hash_N, return_index=True)  # sorted by hash, one document of each
     first = first[bytes_N[first] > 0]
-    if bytes_per_source is not None:
-        first = first[_within(_sources(boxes, parts)[first], bytes_N[first], bytes_per_source)]
+    if bytes_per_source is not None or documents_per_source is not None:
+        source_N = _sources(boxes, parts)[first]
+        first = first[_within(source_N, bytes_N[first], bytes_per_source, documents_per_source)]
     taken = first[: int(np.searchsorted(np.cumsum(bytes_N[first]), max_bytes, side="right")) or 1]
     texts: list[Any] = [None] * len(taken)
     for number in np.unique(owner_N[taken]):
@@ -109,12 +114,16 @@ def _sources(boxes: Boxes, parts: list[str]) -> np.ndarray[Any, np.dtype[np.int6
     return np.concatenate(found)
 
 
-def _within(group_N: Any, bytes_N: Any, limit: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """bool of N: the first of every group that hold up to `limit` bytes together, and the very first anyway."""
+def _within(
+    group_N: Any, bytes_N: Any, limit: int | None, documents: int | None
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """bool of N: the first of every group that hold up to `limit` bytes together, and the very first anyway, but no more than
+    `documents`; None is no bound."""
     kept = np.zeros(len(group_N), np.bool_)
     for group in np.unique(group_N).tolist():
         own = np.flatnonzero(group_N == group)
-        kept[own[: max(1, int(np.searchsorted(np.cumsum(bytes_N[own]), limit, side="right")))]] = True
+        fits = len(own) if limit is None else int(np.searchsorted(np.cumsum(bytes_N[own]), limit, side="right"))
+        kept[own[: max(1, fits)][:documents]] = True
     return kept
 
 

@@ -17,6 +17,9 @@ class TrainTokenizer(Section):
     bytes_per_source: int | None = Field(
         None, gt=0, description="at most so many bytes of each source, so that a large one does not drown the others"
     )
+    documents_per_source: int | None = Field(
+        None, gt=0, description="at most so many documents of each source, those of the lowest content hash"
+    )
     reserved_tokens: list[str] = Field(
         [], description="special tokens kept for later, before the EOT token in the vocabulary; no text gives their ids"
     )
@@ -36,8 +39,6 @@ class Tokenizer(Section):
     def _one_of(self) -> Tokenizer:
         if (self.path is None) == (self.train is None):
             raise ValueError("give exactly one of `path` and `train`")
-        if self.train is not None and isinstance(self.eot, int):
-            raise ValueError(f"eot: {self.eot} is an id: a tokenizer that is trained gets its token by its text")
         if self.train is not None and isinstance(self.eot, int):
             raise ValueError(f"eot: {self.eot} is an id: a tokenizer that is trained gets its token by its text")
         return self

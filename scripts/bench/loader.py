@@ -3,7 +3,8 @@
     scripts/bench/loader.py [--megabytes 200] [--record]
 
 Baselines: the window alone (a view of uint16), the window copied to int64 as x and as y (what a loader has to do at least),
-and nanoGPT's random rows, stacked one by one. Ours: rows in order, shuffled rows, rows aligned with documents.
+and nanoGPT's random rows, stacked one by one; litdata and mosaicml-streaming, where they are installed: rows of T + 1 tokens in order,
+by index, stacked to batches. Ours: rows in order, shuffled rows, rows aligned with documents.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +52,37 @@ def shards(folder: Path, count: int, number: int = 4) -> None:
     split = {"tokens": total, "documents": len(position), "shards": entries}
     manifest = {"version": 1, "format": "llmc", "dtype": "uint16", "eot_id": EOT, "vocab_size": EOT + 1}
     (folder / "manifest.json").write_text(json.dumps({**manifest, "splits": {"train": split}}))
+
+
+def others(folder: Path, flat: np.ndarray, count: int) -> dict[str, Callable[[int], object]]:
+    """Batches by other programs' data sets of `count` rows, in files of their own below `folder`; those that are installed."""
+    cases: dict[str, Callable[[int], object]] = {}
+
+    def stacked(row: Callable[[int], np.ndarray]) -> Callable[[int], object]:
+        def batch(i: int) -> object:
+            rows = np.stack([row((i * B + k) % count) for k in range(B)]).astype(np.int64)
+            return rows[:, :-1], rows[:, 1:]
+
+        return batch
+
+    if find_spec("litdata"):
+        import litdata
+
+        from gpu_curate.adapters.writers import convert
+
+        convert(folder, folder / "litdata", "litgpt")
+        data = litdata.StreamingDataset(str(folder / "litdata" / "train"), item_loader=litdata.TokensLoader(T + 1))
+        cases[f"litdata {version('litdata')}"] = stacked(lambda i: data[i].numpy())
+    if find_spec("streaming"):
+        from streaming import MDSWriter, StreamingDataset
+
+        place = str(folder / "mds")
+        with MDSWriter(out=place, columns={"ids": f"ndarray:uint16:{T + 1}"}) as out:
+            for i in range(count):
+                out.write({"ids": np.array(flat[i * T : i * T + T + 1])})
+        mds = StreamingDataset(local=place, batch_size=B)
+        cases[f"mosaicml-streaming {version('mosaicml-streaming')}"] = stacked(lambda i: mds[i]["ids"])
+    return cases
 
 
 def main() -> None:
@@ -90,26 +124,30 @@ def main() -> None:
             return x, np.stack([flat[s + 1 : s + 1 + T].astype(np.int64) for s in starts])
 
         cases = {"window alone, uint16": window, "window + int64 copies": copied, "nanoGPT random rows": nanogpt}
+        cases.update(others(folder, flat, min((len(flat) - 1) // T, 4096)))
         cases.update({name: loader.batch for name, loader in loaders.items()})
         bounded = loaders["in order, boundaries"]
         cases["in order, every position"] = lambda i: bounded.batch(i).position_ids
-        count = options.batches
+        count, slow = options.batches, 20  # other programs get a part of the batches: they take as long for those
 
-        def run(case: Callable[[int], object]) -> None:
-            for i in range(count):
+        counts = {name: count // slow if name.startswith(("litdata", "mosaicml")) else count for name in cases}
+
+        def run(name: str) -> None:
+            case = cases[name]
+            for i in range(counts[name]):
                 case(i)  # dropped at once, as a training loop does after the copy to the device
 
-        seconds = interleaved({name: functools.partial(run, case) for name, case in cases.items()}, options.rounds)
+        seconds = interleaved({name: functools.partial(run, name) for name in cases}, options.rounds)
         for name, loader in loaders.items():  # what was measured is what it should be
             digest = hashlib.sha256(next(iter(loader.batch(3))).tobytes()).hexdigest()[:8]
             print(f"{name}: {len(loader)} batches an epoch, batch 3 is {digest}")
         baseline = "window + int64 copies"
         base = count / quantiles(seconds[baseline])[1]
-        print(f"\n{'case':<24} {'batches/s p20':>13} {'p50':>8} {'p80':>8} {'ratio':>6}")
+        print(f"\n{'case':<28} {'batches/s p20':>13} {'p50':>8} {'p80':>8} {'ratio':>6}")
         for name, values in seconds.items():
-            rates = [count / s for s in values]
+            rates = [counts[name] / s for s in values]
             p20, p50, p80 = quantiles(rates)
-            print(f"{name:<24} {p20:>13.0f} {p50:>8.0f} {p80:>8.0f} {p50 / base:>6.2f}")
+            print(f"{name:<28} {p20:>13.0f} {p50:>8.0f} {p80:>8.0f} {p50 / base:>6.2f}")
             if options.record:
                 record(
                     "loader", f"{name}, {B} x {T}", "batches per CPU second", rates, baseline, p50 / base, "warm cache"

@@ -54,6 +54,17 @@ def test_each_source_gives_up_to_its_bytes_of_the_lowest_hashes(sampled):
     assert sum(len(t.encode()) for t in taken) <= limit < sum(len(t.encode()) for t in big[: len(taken) + 1])
 
 
+def test_each_source_gives_its_first_documents_and_the_narrower_bound_holds(sampled):
+    run, texts = sampled
+    whole, _ = run("whole")
+    big, small = ([t for t in whole if t in texts[name]] for name in ("big", "small"))
+    some, _ = run("some", documents_per_source=4)
+    assert [[t for t in some if t in own] for own in (big, small)] == [big[:4], small[:4]]
+    limit = len(big[0].encode()) + len(big[1].encode())
+    some, _ = run("fewer", documents_per_source=4, bytes_per_source=limit)
+    assert [t for t in some if t in big] == big[:2]
+
+
 def test_a_recipe_reserves_tokens(sampled):
     _, made = sampled[0]("reserved", reserved_tokens=["<|user|>"])
     assert [(t["content"], t["id"]) for t in made["added_tokens"]] == [("<|user|>", 298), ("<|endoftext|>", 299)]
