@@ -186,12 +186,11 @@ def check_tokenizer(stream: Any, expected: str | None) -> None:
     """Raises: ConfigError: the shards of a stream were made with another tokenizer.json, or do not say with which."""
     if expected is None:
         return
-    manifest = stream.manifest
-    if manifest is None:
-        raise ConfigError(f"{stream.directory}: no manifest.json, so the tokenizer cannot be checked")
-    found = manifest["tokenizer"]["sha256"]
-    if found != expected:
+    named = (stream.manifest or {}).get("tokenizer")
+    if named is None:
+        what = "no manifest.json" if stream.manifest is None else "manifest.json names no tokenizer"
+        raise ConfigError(f"{stream.directory}: {what}, so the tokenizer cannot be checked")
+    if named["sha256"] != expected:
         raise ConfigError(
-            f"{stream.directory}: made with tokenizer sha256 {found} ({manifest['tokenizer'].get('path')}), "
-            f"the model's is {expected}"
+            f"{stream.directory}: made with tokenizer sha256 {named['sha256']} ({named.get('path')}), the model's is {expected}"
         )

@@ -461,6 +461,12 @@ def test_a_tokenizer_of_another_hash_is_refused(folder, tmp_path):
     assert len(numpy_loader(folder, "train", 1, 8, tokenizer_sha256=TOKENIZER))
     with pytest.raises(ConfigError, match=f"made with tokenizer sha256 {TOKENIZER}"):
         numpy_loader(folder, "train", 1, 8, tokenizer_sha256="cd" * 32)
+    path = folder / "manifest.json"
+    written = path.read_bytes()
+    path.write_text(json.dumps({**json.loads(written), "tokenizer": None}))
+    with pytest.raises(ConfigError, match="names no tokenizer, so the tokenizer cannot be checked"):
+        numpy_loader(folder, "train", 1, 8, tokenizer_sha256=TOKENIZER)
+    path.write_bytes(written)
     FORMATS["llmc"].write(make_folder(tmp_path) / "train.bin", np.arange(99, dtype=np.uint16))
     with pytest.raises(ConfigError, match="cannot be checked"):
         numpy_loader(tmp_path / "p", "train", 1, 8, tokenizer_sha256=TOKENIZER)
