@@ -22,7 +22,7 @@ import numpy as np
 from gpu_curate.errors import ConfigError
 from gpu_curate.jit import njit
 from gpu_curate.loader.arguments import integer
-from gpu_curate.loader.base import Array, Loader, Position, Raw
+from gpu_curate.loader.base import START, Array, Loader, Position, Raw
 from gpu_curate.loader.rows import Segments
 from gpu_curate.loader.split_rows import RowOptions, SplitRows
 
@@ -143,6 +143,7 @@ class MixtureLoader(Loader):
         }
         if self.steps is not None:
             self._check_enough(self.steps * self.rows_per_step)
+        self.state_at(START)  # so that what every state holds is known, as in ShardLoader
 
     def __reduce__(self) -> Any:
         return functools.partial(MixtureLoader, **self._arguments), ()

@@ -115,6 +115,9 @@ class ShardLoader(Loader):
                 f"fewer than one batch of {self.batch_size} rows on {self.world_size} ranks",
                 hint="lower batch_size, seq_len or world_size",
             )
+        self.state_at(
+            START
+        )  # so that what every state holds is known: a hash over all shards takes longer than a state may
 
     @property
     def leftover_tokens(self) -> int:

@@ -214,3 +214,14 @@ def test_an_error_of_the_reader_reaches_the_training_loop(folder):
         next(ahead)
     with pytest.raises(ConfigError, match="depth 0"):
         Prefetcher(loader.batches(), "cpu", depth=0)
+
+
+@pytest.mark.parametrize("kind", ["one", "mixture"])
+def test_a_state_costs_no_look_at_the_shards(folder, kind, monkeypatch):
+    """What all states of a loader share is found when it is made: a hash over 25,000 shards takes longer than a state may."""
+    if kind == "one":
+        loader = ShardLoader(folder, "train", 2, T, as_torch=False)
+    else:
+        loader = MixtureLoader({"a": folder}, "train", 2, T, weights={"a": 1}, as_torch=False)
+    monkeypatch.setattr(type(loader), "_identity", lambda self: pytest.fail("found anew"))
+    assert loader.batches().state_dict()["row"] == 0
