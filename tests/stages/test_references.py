@@ -17,6 +17,7 @@ from gpu_curate import config
 from gpu_curate.api import pipeline
 from gpu_curate.document import MAX_FILES, ROW_BITS
 from gpu_curate.errors import ConfigError, CorruptError
+from gpu_curate.runs import pipeline as runs
 from gpu_curate.stages import together
 from gpu_curate.stages.reference_sets import items
 from gpu_curate.stages.together import hash_and_probe
@@ -161,6 +162,7 @@ def test_indexes_are_built_once_and_the_text_read_once_however_many_sets(tmp_pat
     build, compute = NgramIndex.build, backend.compute
     monkeypatch.setattr(NgramIndex, "build", lambda *args: (built.append(1), build(*args))[1])
     monkeypatch.setattr(backend, "compute", lambda *args: (read.append(1), compute(*args))[1])
+    monkeypatch.setattr(runs, "compiled_before", lambda: True)  # else the first partitions are made apart
     joined = []
     monkeypatch.setattr(together, "hash_and_probe", lambda *args: (joined.append(1), hash_and_probe(*args))[1])
     rng = random.Random(8)
@@ -369,8 +371,10 @@ def test_a_partition_of_both_is_that_of_each_alone(tmp_path, tokenizer, monkeypa
     path = jsonl(tmp_path / "e.jsonl", [texts[3][:400], document(rng)])
     references = [{"name": "e", "path": path, "action": "decontaminate"}]
     keys = {"run": {"engine": "inline", "partition_bytes": 65536}}
-    kept = []
+    kept, joined = [], []
     for name in ("together", "apart"):
+        monkeypatch.setattr(runs, "compiled_before", lambda: True)
+        monkeypatch.setattr(together, "hash_and_probe", lambda *args: (joined.append(1), hash_and_probe(*args))[1])
         if name == "apart":
             monkeypatch.setattr(Runner, "_partner", lambda *args: None)
         (tmp_path / name).mkdir()
@@ -380,6 +384,7 @@ def test_a_partition_of_both_is_that_of_each_alone(tmp_path, tokenizer, monkeypa
         kept.append({p.name: p.read_bytes() for p in files})
         assert len(kept[-1]) >= 8
     assert kept[0] == kept[1]
+    assert len(joined) == len([name for name in kept[0] if name.endswith(".hits")])
     monkeypatch.undo()
     run = tmp_path / "together" / "run"
     part = sorted((run / "contamination").glob("part-*.parquet"))[0]
@@ -440,6 +445,7 @@ def test_a_shared_read_that_fails_is_done_again_for_each_alone(tmp_path, tokeniz
         failed.append(1)
         raise CorruptError("a file differs from its receipt")
 
+    monkeypatch.setattr(runs, "compiled_before", lambda: True)
     monkeypatch.setattr(together, "hash_and_probe", fails_once)
     path = jsonl(tmp_path / "e.jsonl", [document(rng)])
     reference = {"name": "e", "path": path, "action": "decontaminate"}
