@@ -76,6 +76,17 @@ def test_slices_and_both_widths(width, start, stop):
     assert text.offsets.dtype == np.int64
 
 
+@pytest.mark.parametrize("width", [np.int32, np.int64])
+def test_the_offsets_may_be_a_slice_of_their_own(width):
+    """As those of a list's strings are: the child column has an offset as well, and both count."""
+    column = strings(TEXTS, width, 1, 3)
+    child = column.children[0]
+    padded = np.concatenate([np.full(2, 99, width), child.buffer.view(width)])
+    column.children[0] = FakeColumn(child.kind, padded.view(np.uint8), child.n, at=2)
+    text = text_column(column, HOST)
+    assert [text.raw(i) for i in range(len(text))] == TEXTS[1:4]
+
+
 def test_chars_are_shared_and_int64_offsets_too():
     column = strings(TEXTS, np.int64)
     text = text_column(column, HOST)

@@ -236,3 +236,22 @@ def test_the_start_of_a_run_takes_no_time_for_its_code(tmp_path):
         for _ in range(3)
     ]
     assert min(took) < 0.3
+
+
+def test_a_library_that_does_not_encode_tokenises_nothing_anew(tmp_path, monkeypatch):
+    """NeMo Curator brings an older `tokenizers`: the reference that ids are proved by, not the library that makes them."""
+    import importlib.metadata
+
+    from gpu_curate.tokenizer.loading import load
+
+    before = fingerprint_of(tmp_path)
+    version = importlib.metadata.version
+
+    def other(of):
+        return lambda name: "0.22.2" if name == of else version(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", other("tokenizers"))
+    assert fingerprint_of(tmp_path)["tokens"] == before["tokens"]
+    encodes = load(config.Tokenizer(path=str(tmp_path / "t.json"), eot="<|endoftext|>")).library
+    monkeypatch.setattr(importlib.metadata, "version", other(encodes))
+    assert fingerprint_of(tmp_path)["tokens"] != before["tokens"]

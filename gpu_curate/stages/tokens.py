@@ -85,8 +85,13 @@ class Tokens(Stage):
         return {"identity": load(self.tokenizer).identity, **self.tokenizer.model_dump(include={"eot", "library"})}
 
     def libraries(self) -> tuple[str, ...]:
-        of_tiktoken = (self.tokenizer.path or "").startswith("tiktoken:")
-        return ("tiktoken", "tokenizers") if of_tiktoken else ("tokenizers",)  # the second stands in for the first
+        """The one that encodes. Others are its reference, and stand in where it refuses a text, with the same ids: another
+        version of theirs, which some optional part may bring, tokenises nothing anew."""
+        if self.tokenizer.train is not None:  # not known before it is trained
+            return ("tokenizers",)
+        from gpu_curate.tokenizer.loading import load
+
+        return (load(self.tokenizer).library,)
 
     def prepare(self, boxes: Boxes) -> None:
         """Choose the library here, once: workers, and a later run of the same box, open it without proving its ids again."""

@@ -188,7 +188,11 @@ class EmulatedKernel:
         block: tuple[int, ...],
         args: Sequence[Any],
         shared_mem: int = 0,
+        only: tuple[int, int] | None = None,
     ) -> None:
+        """`only`: number of the first block that is run, and how many are; None: all."""
+        if only is not None:
+            self.module.library.cudasim_only(ctypes.c_ulong(only[0]), ctypes.c_ulong(only[1]))
         if len(args) != self.count:
             raise TypeError(f"{self.name} takes {self.count} arguments, got {len(args)}")
         boxes = [self._box(i, arg, *self.params[i]) for i, arg in enumerate(args)]

@@ -350,6 +350,12 @@ uint64_t cudasim_switches() { return n_switches; }
 
 // 0 when clean, 1 when anything was found. schedule: 0 ascending, 1 descending, 2 and up shuffled.
 // preempt > 0: a fiber may also be interrupted at one in so many checked memory accesses.
+// Of the next launch, only these blocks are run: kernels over billions of items are tried at their far end.
+static uint64_t first_block = 0, most_blocks = ~0ull;
+void cudasim_only(unsigned long first, unsigned long count) {
+  first_block = first;
+  most_blocks = count;
+}
 int cudasim_launch(void (*call)(void**), void** args, const unsigned* grid, const unsigned* block, unsigned dynamic_bytes,
                    unsigned long schedule_, int check, unsigned preempt) {
   findings.clear();
@@ -380,8 +386,10 @@ int cudasim_launch(void (*call)(void**), void** args, const unsigned* grid, cons
   here.bdim = {block[0], block[1], block[2]};
   here.gdim = {grid[0], grid[1], grid[2]};
   uint64_t n_blocks = (uint64_t)grid[0] * grid[1] * grid[2];
-  for (uint64_t step = 0; step < n_blocks && !aborted; step++) {
-    uint64_t b = block_at(step, n_blocks);
+  uint64_t first = first_block, chosen = std::min(most_blocks, n_blocks - std::min(first_block, n_blocks));
+  first_block = 0, most_blocks = ~0ull;
+  for (uint64_t step = 0; step < chosen && !aborted; step++) {
+    uint64_t b = first + block_at(step, chosen);
     here.bid = {(unsigned)(b % grid[0]), (unsigned)(b / grid[0] % grid[1]), (unsigned)(b / grid[0] / grid[1])};
     run_block();
   }

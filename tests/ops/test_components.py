@@ -230,3 +230,23 @@ def test_the_plain_components_are_the_same(values, bands, rng):
         a, b = np.array([rng.randrange(n)]), np.array([rng.randrange(n)])
         assert fast.add_edges(a, b) == slow.add_edges(a, b)
     assert fast.labels().tolist() == slow.labels().tolist()
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_the_device_s_key_has_room_for_every_document_around_a_power_of_two(k, more):
+    """One bit too few at n = 2^k or 2^k + 1, and the last document's number spills into its hash."""
+    from cudasim.device import emulated, run
+
+    from gpu_curate.ops.components import gpu
+
+    n = max(2**k + more, 2)
+    for hash_N in (
+        np.full(n, 2**64 - 1, np.uint64),
+        np.zeros(n, np.uint64),
+        np.arange(n, dtype=np.uint64) // np.uint64(2) << np.uint64(62),
+        np.arange(n, dtype=np.uint64) % np.uint64(2),
+    ):
+        got, expected = run(emulated(), gpu.band_edges, hash_N, None), cpu.band_edges(hash_N, None)
+        for g, e in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(g, e)
