@@ -138,78 +138,93 @@ def _is_suspect(text: NDArray[np.uint64], is_ascii: bool) -> bool:
     return bad != 0
 
 
+TEXT, BLANK, LINE_END, DELETED = range(4)  # kinds of characters
+
+
+@njit(inline="always")
+def kind_at(source: NDArray[np.uint8], i: int) -> tuple[int, int]:
+    """What `clean` takes the character at `i` of well-formed UTF-8 for, and its length in bytes."""
+    c = int(source[i])
+    if c < 0x80:
+        kind = TEXT
+        if c == 32 or c == 9:
+            kind = BLANK
+        elif c >= 10 and c <= 13:
+            kind = LINE_END
+        elif c < 32 or c == 127:
+            kind = DELETED
+        return kind, 1
+    if c < 0xE0:
+        if c == 0xC2:
+            d = int(source[i + 1])
+            if d == 0xA0:
+                return BLANK, 2
+            if d < 0xA0 and d != 0x85:
+                return DELETED, 2
+        return TEXT, 2
+    if c < 0xF0:
+        point = (c & 15) << 12 | (int(source[i + 1]) & 63) << 6 | (int(source[i + 2]) & 63)
+        if (point >= 0x2000 and point <= 0x200A) or point in (0x1680, 0x202F, 0x205F, 0x3000):
+            return BLANK, 3
+        return (DELETED if point == 0xFEFF else TEXT), 3
+    return TEXT, 4
+
+
+@njit(inline="always")
+def write_gap(
+    source: NDArray[np.uint8],
+    indent: int,
+    i: int,
+    target: NDArray[np.uint8],
+    out: int,
+    begun: bool,
+    newlines: int,
+    keep_indentation: bool,
+) -> int:
+    """Write what `clean` leaves of the blanks and line ends before the text at `i`; return where it ends.
+
+    Args:
+        indent: where the blanks before `i` start in `source`, behind the last line end; `i` where there are none.
+        out: where they are written in `target`.
+        begun: text stands before them.
+        newlines: number of line ends.
+    """
+    if begun:
+        for _ in range(min(newlines, 2)):
+            target[out] = 10
+            out += 1
+    if indent < i and keep_indentation and (newlines > 0 or not begun):
+        for j in range(indent, i):  # blanks only, but for deleted controls between them
+            b = source[j]
+            if b == 9 or b == 32:
+                target[out] = b
+                out += 1
+            elif b == 0xE1 or b == 0xE2 or b == 0xE3 or (b == 0xC2 and source[j + 1] == 0xA0):
+                target[out] = 32
+                out += 1
+    elif indent < i and begun:
+        target[out] = 32
+        out += 1
+    return out
+
+
 @njit
 def _clean_bytes(source: NDArray[np.uint8], target: NDArray[np.uint8], keep_indentation: bool) -> int:
-    """Write the cleaned UTF-8 of `source` to `target` (at least as long); return its length in bytes.
-
-    One function: every branch changes the same six locals.
-    """
+    """Write the cleaned UTF-8 of `source` to `target` (at least as long); return its length in bytes."""
     n = source.size
     out = 0
     newlines = 0  # LF since the last text, not yet written
     blanks = 0  # blanks since the last text or LF, not yet written
-    indent = 0  # where the last line's blanks start in `source`; used with keep_indentation
+    indent = 0  # where the last line's blanks start in `source`
     after_cr = False
     i = 0
     while i < n:
-        c = source[i]
-        width = 1
-        kind = 0  # 0: text, 1: blank, 2: line end, 3: deleted
-        if c < 0x80:
-            if c > 32 and c != 127:
-                kind = 0
-            elif c == 32 or c == 9:
-                kind = 1
-            elif c == 10 or c == 13 or c == 11 or c == 12:
-                kind = 2
-            else:
-                kind = 3
-        elif c < 0xE0:
-            width = 2
-            if c == 0xC2:
-                d = source[i + 1]
-                if d == 0xA0:
-                    kind = 1
-                elif d < 0xA0 and d != 0x85:
-                    kind = 3
-        elif c < 0xF0:
-            width = 3
-            d = source[i + 1]
-            e = source[i + 2]
-            if c == 0xE2:
-                if (d == 0x80 and (e <= 0x8A or e == 0xAF)) or (d == 0x81 and e == 0x9F):
-                    kind = 1
-            elif c == 0xE3:
-                if d == 0x80 and e == 0x80:
-                    kind = 1
-            elif c == 0xE1:
-                if d == 0x9A and e == 0x80:
-                    kind = 1
-            elif c == 0xEF and d == 0xBB and e == 0xBF:
-                kind = 3
-        else:
-            width = 4
-        if kind == 0:
+        kind, width = kind_at(source, i)
+        if kind == TEXT:
             if newlines or blanks:
-                starts_line = newlines > 0 or out == 0
-                if out > 0:
-                    for _ in range(min(newlines, 2)):
-                        target[out] = 10
-                        out += 1
-                if blanks and keep_indentation and starts_line:
-                    for j in range(indent, i):  # blanks only, but for deleted controls between them
-                        b = source[j]
-                        if b == 9 or b == 32:
-                            target[out] = b
-                            out += 1
-                        elif b == 0xE1 or b == 0xE2 or b == 0xE3 or (b == 0xC2 and source[j + 1] == 0xA0):
-                            target[out] = 32
-                            out += 1
-                elif blanks and out > 0:
-                    target[out] = 32
-                    out += 1
-                newlines = 0
-                blanks = 0
+                indent = indent if blanks else i
+                out = write_gap(source, indent, i, target, out, out > 0, newlines, keep_indentation)
+                newlines = blanks = 0
             for j in range(width):
                 target[out + j] = source[i + j]
             out += width
@@ -222,15 +237,15 @@ def _clean_bytes(source: NDArray[np.uint8], target: NDArray[np.uint8], keep_inde
                     target[out] = c
                     out += 1
                     i += 1
-        elif kind == 1:
+        elif kind == BLANK:
             if blanks == 0:
                 indent = i
             blanks += 1
             after_cr = False
-        elif kind == 2:
-            if not (c == 10 and after_cr):
+        elif kind == LINE_END:
+            if not (source[i] == 10 and after_cr):
                 newlines += 1
             blanks = 0
-            after_cr = c == 13
+            after_cr = source[i] == 13
         i += width
     return out

@@ -16,7 +16,8 @@ from gpu_curate.ops.masks import copy64, high64
 from gpu_curate.ops.normalize import BLANK, BLANKS, DELETED, FORM, INVALID, Normalized, forms
 from gpu_curate.ops.normalize.masks import REACH, stops64, untidy64
 from gpu_curate.ops.simd import BLOCK, as_input, borrowed, ctz64
-from gpu_curate.text.normalize import normalize
+from gpu_curate.text.normalize import BLANK as _BLANK
+from gpu_curate.text.normalize import LINE_END, TEXT, kind_at, normalize, write_gap
 from gpu_curate.text.sections import Normalize
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -263,76 +264,33 @@ def _differ(a: Bytes, i: int, b: Bytes, j: int, size: int) -> bool:
 
 @njit
 def _rewrite(source: Bytes, start: int, stop: int, target: Bytes, first: int, keep_indentation: bool) -> int:
-    """`text.normalize._clean_bytes` of source[start:stop], to target[first:]; returns where it ends.
+    """What `text.normalize` leaves of the blanks, line ends and controls of source[start:stop], to target[first:]; where it ends.
 
     Overwrites up to 64 bytes behind it. Between what changes, text is copied 64 bytes a step.
-    One function: every branch changes the same six locals.
     """
     out = first
     newlines = 0  # LF since the last text, not yet written
     blanks = 0  # blanks since the last text or LF, not yet written
-    indent = start  # where the last line's blanks start in `source`; used with keep_indentation
+    indent = start  # where the last line's blanks start in `source`
     after_cr = False
     i = start
     while i < stop:
-        c = int(source[i])
-        width = 1
-        kind = 0  # 0: text, 1: blank, 2: line end, 3: deleted
-        if c < 0x80:
-            if c == 32 or c == 9:
-                kind = 1
-            elif c >= 10 and c <= 13:
-                kind = 2
-            elif c < 32 or c == 127:
-                kind = 3
-        elif c < 0xE0:
-            width = 2
-            if c == 0xC2:
-                d = int(source[i + 1])
-                if d == 0xA0:
-                    kind = 1
-                elif d < 0xA0 and d != 0x85:
-                    kind = 3
-        elif c < 0xF0:
-            width = 3
-            point = (c & 15) << 12 | (int(source[i + 1]) & 63) << 6 | (int(source[i + 2]) & 63)
-            if (point >= 0x2000 and point <= 0x200A) or point in (0x1680, 0x202F, 0x205F, 0x3000):
-                kind = 1
-            elif point == 0xFEFF:
-                kind = 3
-        else:
-            width = 4
-        if kind == 1:
+        kind, width = kind_at(source, i)
+        if kind == _BLANK:
             if blanks == 0:
                 indent = i
             blanks += 1
             after_cr = False
-        elif kind == 2:
-            if not (c == 10 and after_cr):
+        elif kind == LINE_END:
+            if not (source[i] == 10 and after_cr):
                 newlines += 1
             blanks = 0
-            after_cr = c == 13
-        elif kind == 0:
+            after_cr = source[i] == 13
+        elif kind == TEXT:
             if newlines or blanks:
-                starts_line = newlines > 0 or out == first
-                if out > first:
-                    for _ in range(min(newlines, 2)):
-                        target[out] = 10
-                        out += 1
-                if blanks and keep_indentation and starts_line:
-                    for j in range(indent, i):  # blanks only, but for deleted controls between them
-                        b = source[j]
-                        if b == 9 or b == 32:
-                            target[out] = b
-                            out += 1
-                        elif b == 0xE1 or b == 0xE2 or b == 0xE3 or (b == 0xC2 and source[j + 1] == 0xA0):
-                            target[out] = 32
-                            out += 1
-                elif blanks and out > first:
-                    target[out] = 32
-                    out += 1
-                newlines = 0
-                blanks = 0
+                indent = indent if blanks else i
+                out = write_gap(source, indent, i, target, out, out > first, newlines, keep_indentation)
+                newlines = blanks = 0
             for j in range(width):
                 target[out + j] = source[i + j]
             out += width
