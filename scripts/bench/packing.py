@@ -78,7 +78,9 @@ def main() -> None:
         note(f"{options.shards:,} shards open", "MB of memory per 1,000", (rss_mb() - before) / options.shards * 1e3)
         loader.batch(0)
         stream = loader.batches()
+        start = time.perf_counter()
         stream.state_dict()
+        note(f"first state of {options.shards:,} shards", "ms", (time.perf_counter() - start) * 1e3)
         start = time.perf_counter()
         for _ in range(100):
             stream.state_dict()

@@ -3,12 +3,14 @@
 import json
 import random
 
+import pyarrow.parquet as pq
 import pytest
 from corpora import document
 
 from gpu_curate import config
 from gpu_curate.api import pipeline
 from gpu_curate.stages import tokenizer as stage
+from gpu_curate.tools.train_tokenizer import train_from_files
 
 
 @pytest.fixture
@@ -68,3 +70,39 @@ def test_each_source_gives_its_first_documents_and_the_narrower_bound_holds(samp
 def test_a_recipe_reserves_tokens(sampled):
     _, made = sampled[0]("reserved", reserved_tokens=["<|user|>"])
     assert [(t["content"], t["id"]) for t in made["added_tokens"]] == [("<|user|>", 298), ("<|endoftext|>", 299)]
+
+
+def test_what_a_tokenizer_was_trained_on_is_never_held_out(tmp_path):
+    """Its sample as a reference of the recipe: exact and near copies are for training only."""
+    rng = random.Random(3)
+    texts = [document(rng, 12) for _ in range(60)]
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in texts))
+    near = texts[1].rsplit(" ", 2)[0] + " some other end"
+    (tmp_path / "b.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in (texts[0], near)))
+    train_from_files(
+        [str(tmp_path / "b.jsonl")],
+        tmp_path / "t.json",
+        300,
+        "<|endoftext|>",
+        "text",
+        1 << 20,
+        sample=tmp_path / "s.jsonl",
+    )
+    data = {
+        "sources": [{"name": "s", "type": "jsonl", "path": str(tmp_path / "a.jsonl")}],
+        "tokenizer": {"path": str(tmp_path / "t.json")},
+        "min_tokens": 0,
+        "shards": {"validation": {"tokens": 10**9, "max_fraction": 0.9}},
+        "run": {"engine": "inline"},
+    }
+
+    def held(out, **more):
+        pipeline.execute(config.parse(data | more), tmp_path / out)
+        rows = pq.read_table(tmp_path / out / "shards" / "documents.parquet").to_pylist()
+        return {row["row"] for row in rows if row["split"] == "validation"}
+
+    sample = {"name": "sample", "path": str(tmp_path / "s.jsonl"), "text_fields": ["text"], "action": "train_only"}
+    assert {0, 1} & held("without")
+    held_out = held("with", references=[sample])
+    assert len(held_out) > 40
+    assert not {0, 1} & held_out
