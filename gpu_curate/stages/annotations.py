@@ -32,7 +32,6 @@ from gpu_curate.stages.sections import Annotation
 from gpu_curate.store.receipts import Counts
 
 _SPLIT_BYTES = 256 << 20
-PART = "000000"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,21 +225,3 @@ def _rows(annotation: Annotation, unreadable: list[str]) -> Iterator[tuple[pa.Ar
                 elif isinstance(item, Record):
                     columns = {name: pa.array([value]) for name, value in item.columns.items()}
                     yield pa.array([item.text], pa.large_string()), columns
-
-
-def annotations_of(boxes: Boxes, doc_id_N: np.ndarray, names: Sequence[str]) -> dict[str, pa.Array]:
-    """The columns of annotations among `names`, of N documents: strings, null where there is nothing."""
-    if not boxes.has("annotations") or not len(doc_id_N):
-        return {}
-    box = boxes.box("annotations")
-    there = [n for n in names if n in pq.read_schema(box.path(PART, ".parquet")).names]
-    if not there:
-        return {}
-    table = box.read_table(PART, ["doc_id", *there])
-    own = table["doc_id"].to_numpy()
-    order = np.argsort(own, kind="stable")
-    at = np.minimum(np.searchsorted(own, doc_id_N, sorter=order), max(len(own) - 1, 0))
-    place_N = order[at] if len(own) else np.zeros(len(doc_id_N), np.int64)
-    missing_N = own[place_N] != doc_id_N if len(own) else np.ones(len(doc_id_N), np.bool_)
-    rows = pa.array(place_N, mask=missing_N)
-    return {name: table[name].combine_chunks().take(rows) for name in there}

@@ -22,7 +22,7 @@ from gpu_curate.errors import ConfigError
 from gpu_curate.quality import Quality, rules
 from gpu_curate.quality.columns import PREFIX, Values, compared
 from gpu_curate.stages import Boxes, Context
-from gpu_curate.stages.annotations import annotations_of
+from gpu_curate.stages.annotated import annotations_of
 from gpu_curate.stages.reasons import in_order, rule_bits
 from gpu_curate.stages.rejects import LateRejects, place_of
 from gpu_curate.visible import one
