@@ -154,6 +154,8 @@ def kind_at(source: NDArray[np.uint8], i: int) -> tuple[int, int]:
         elif c < 32 or c == 127:
             kind = DELETED
         return kind, 1
+    if c < 0xC0:  # within a character of the text: columns are copied up to there
+        return TEXT, 1
     if c < 0xE0:
         if c == 0xC2:
             d = int(source[i + 1])

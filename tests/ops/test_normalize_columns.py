@@ -178,6 +178,14 @@ def test_official_vectors(shared_data):
         assert_as_one_by_one(raws[:: 1 if form == "NFC" else 7], Normalize(form=form))
 
 
+@pytest.mark.parametrize("at", range(58, 70))
+@pytest.mark.parametrize("letter", ["a", "\u00ad", "漢", "😀"])
+def test_text_copied_up_to_within_a_character_goes_on_behind_it(at, letter):
+    """Columns are copied 64 bytes a step; blanks at the end go, wherever a character lies across a step."""
+    for end in ("  ", " \n", "\u00a0 b", ""):  # the last text of a column: there is no room behind it for a step
+        assert_as_one_by_one([("a" * at + letter + end).encode()], Normalize())
+
+
 def test_what_a_text_raises_is_told_with_its_number(monkeypatch):
     def refuse(text: str, config: Normalize) -> bytes:
         raise RecursionError(text)
