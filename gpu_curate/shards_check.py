@@ -205,6 +205,6 @@ def head(
                 found.append({**row, "ids": ids, **({} if decode is None else {"text": decode(ids[:-1])})})
             if len(found) >= count:
                 break
-    except (OSError, ValueError, TypeError, LookupError) as e:  # Arrow's errors are ValueErrors
+    except (OSError, ValueError, NotImplementedError, TypeError, LookupError) as e:  # Arrow's errors are among these
         raise FatalError(f"{path} cannot be read: {one_line(e)}", f"gpu-curate shards verify {stream.directory}") from e
     return found

@@ -132,7 +132,7 @@ def document_columns(directory: str | os.PathLike[str], split: str, columns: lis
         table = table.filter(pc.equal(table["split"].cast("string"), SPLITS[split])).drop_columns(["split"])
         position = table["position"].cast("int64").to_numpy()
         table["tokens"].cast("int64")
-    except (pa.ArrowException, OSError, KeyError) as e:
+    except (pa.ArrowException, OSError, ValueError, KeyError) as e:  # a name that is not UTF-8, too
         raise FatalError(f"{path}: cannot be read ({type(e).__name__}: {' '.join(str(e).split())})") from e
     if len(position) and bool((position[1:] < position[:-1]).any()):
         table = table.take(np.argsort(position, kind="stable"))

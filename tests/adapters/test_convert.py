@@ -15,7 +15,7 @@ from gpu_curate.adapters import folders, writers
 from gpu_curate.adapters.writers import convert
 from gpu_curate.cli import app
 from gpu_curate.errors import ConfigError, FatalError
-from gpu_curate.shards_check import verify
+from gpu_curate.shards_check import head, verify
 
 DOCS, HELD = documents(120, seed=8, longest=60), documents(20, seed=9)
 
@@ -383,3 +383,14 @@ def test_what_is_made_of_a_hostile_folder_stays_in_its_place_and_in_memory(narro
     for to in ("nanochat",):
         with pytest.raises(ConfigError, match=r"not a tokenizer\.json \(normalizer is of another kind\)"):
             convert(folder, tmp_path / to, to)
+
+
+def test_a_column_whose_name_is_no_text_is_one_error(narrow):
+    folder, _ = narrow
+    path = folder / "documents.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.append_column("zqzqzq", table["position"]), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"zqzqzq", b"\xbeqzqzq"))
+    for look in (lambda: convert(folder, folder / "out", "olmo-core"), lambda: head(folder, 3)):
+        with pytest.raises(FatalError, match=r"documents\.parquet:? cannot be read"):
+            look()
