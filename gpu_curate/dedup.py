@@ -260,6 +260,7 @@ def clusters(corpus: Corpus, settings: Settings, label_N: Array, duplicates: Arr
     by_content = np.lexsort((rank, content))
     is_copy = np.empty(len(members), np.bool_)  # a document of equal content ranks before it
     is_copy[by_content] = np.diff(content[by_content], prepend=-1) == 0
+    del leader, rank, by_content
     kind = np.full(len(members), "fuzzy", object)  # one text for all; `astype` would make one for each
     kind[is_copy] = "exact"
     kind[(survivor == members) | is_reference] = None

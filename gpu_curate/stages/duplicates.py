@@ -138,8 +138,11 @@ class Duplicates(Stage):
         label_N = components.labels()
         del components
         found = dedup.clusters(corpus, settings, label_N, duplicates, firsts)
-        clusters = _table(corpus, found, dedup.measured(corpus, settings, found))
         train_only = dedup.train_only(corpus, label_N)
+        jaccard = dedup.measured(corpus, settings, found)
+        del label_N, duplicates, firsts  # where all documents are duplicates, each such array is as long as the corpus
+        corpus.release()
+        clusters = _table(corpus, found, jaccard)
         folder = part.box.folder
         paths = (folder / "clusters.parquet", folder / "train_only.parquet")
         write_table(paths[0], clusters, row_group_size=65536)

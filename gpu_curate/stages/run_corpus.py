@@ -93,6 +93,11 @@ class RunCorpus:
             self._columns[name] = self._gather(lambda p: p.signatures.columns(p.name, name)[0], dtype)
         return self._columns[name]
 
+    def release(self) -> None:
+        """Forget columns and texts that were read; they are read again where they are asked for."""
+        self._columns.clear()
+        self._text_column.cache_clear()
+
     def _pairs(self, table: int) -> tuple[Numbers, Numbers]:
         found = [self._places(pairs) for pairs in self._pairs_of(table)]
         pairs_E2 = np.concatenate([np.zeros((0, 2), np.int64), *found])
