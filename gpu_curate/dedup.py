@@ -37,6 +37,8 @@ class Settings:
         keep: random, first, longest or highest:SCORE.
         seed: of `keep: random`, and of the ties of the others.
         by_group: documents of different scopes do not meet.
+        survivors: documents kept of a cluster.
+        min_cluster_size: documents of a cluster that loses some.
     """
 
     exact: bool | Literal["compare"] = True
@@ -44,6 +46,8 @@ class Settings:
     keep: str = "random"
     seed: int = 42
     by_group: bool = False
+    survivors: int = 1
+    min_cluster_size: int = 2
 
 
 class Corpus(Protocol):
@@ -260,14 +264,29 @@ def clusters(corpus: Corpus, settings: Settings, label_N: Array, duplicates: Arr
     by_content = np.lexsort((rank, content))
     is_copy = np.empty(len(members), np.bool_)  # a document of equal content ranks before it
     is_copy[by_content] = np.diff(content[by_content], prepend=-1) == 0
+    spared = _spared(settings, leader, rank, sizes[inverse], is_reference)
     del leader, rank, by_content
     kind = np.full(len(members), "fuzzy", object)  # one text for all; `astype` would make one for each
     kind[is_copy] = "exact"
-    kind[(survivor == members) | is_reference] = None
-    survivor[is_reference] = members[is_reference]  # a reference is never dropped
+    spared |= is_reference  # a reference is never dropped
+    kind[(survivor == members) | spared] = None
+    survivor[spared] = members[spared]
     same = content[np.searchsorted(members, survivor)] == content
     size = sizes[inverse].astype(np.int64)
     return Clusters(members, component, cluster[inverse], size, survivor, kind, same, checked)
+
+
+def _spared(settings: Settings, leader: Array, rank: Array, size: Array, is_reference: Array) -> Array:
+    """bool of M: documents that stay beside their survivor. What matches an item of a reference set does not."""
+    spared = np.zeros(len(leader), np.bool_)
+    if settings.survivors == 1 and settings.min_cluster_size == 2:
+        return spared
+    order = np.lexsort((rank, leader))
+    begins = np.flatnonzero(np.diff(leader[order], prepend=-1))
+    place = np.empty(len(leader), np.int64)
+    place[order] = np.arange(len(leader)) - np.repeat(begins, np.diff(np.append(begins, len(leader))))
+    spared = (place < settings.survivors) | (size < settings.min_cluster_size)
+    return np.asarray(spared & ~is_reference[leader])
 
 
 def _best(group: Array, rank: Array) -> Array:

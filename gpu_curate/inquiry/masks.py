@@ -236,6 +236,11 @@ def _recount(stored: Stored, config: Config) -> Recount | None:
     exact, fuzzy = bool(new.exact), new.fuzzy is not None
     if exact == bool(old.exact) and fuzzy == (old.fuzzy is not None):
         return None
+    if any(d.fuzzy is not None and d.fuzzy.spares for d in (old, new)):
+        raise ConfigError(
+            "dedup: what other duplicates make of dedup.fuzzy.survivors or min_cluster_size is not stored",
+            "leave dedup as it is, or run the other recipe: only duplicates, decisions and shards are made anew",
+        )
     if not exact and not fuzzy:
         return lambda part, failing_N: failing_N & ~mask(*_DUPLICATES)
     if not exact:

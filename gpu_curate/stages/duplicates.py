@@ -204,6 +204,8 @@ def settings_of(section: Dedup) -> dedup.Settings:
         keep=fuzzy.keep,
         seed=fuzzy.seed,
         by_group=fuzzy.scope == "group",
+        survivors=fuzzy.survivors,
+        min_cluster_size=fuzzy.min_cluster_size,
     )
 
 

@@ -46,6 +46,10 @@ class Fuzzy(Section):
         pattern=r"^(random|first|longest|highest:[a-z0-9_]+)$",
         description="survivor of a component: random (content keyed), first, longest, highest:SCORE",
     )
+    survivors: int = Field(1, ge=1, description="documents kept of a cluster, the best by `keep`, copies included")
+    min_cluster_size: int = Field(
+        2, ge=2, description="clusters of fewer documents lose none; what matches a reference set goes anyway"
+    )
     max_source_share: float = Field(
         0.8, ge=0.0, le=1.0, description="warn when more than this share of a source is removed as duplicates"
     )
@@ -54,6 +58,11 @@ class Fuzzy(Section):
         description="who builds components from edges: union-find on the CPU, NeMo Curator on GPUs; auto: Curator from "
         "8 billion edges and 2 GPUs up, and the CPU if it fails",
     )
+
+    @property
+    def spares(self) -> bool:
+        """True if some duplicates are kept."""
+        return self.survivors > 1 or self.min_cluster_size > 2
 
     @model_validator(mode="after")
     def _hashes_fit(self) -> Fuzzy:

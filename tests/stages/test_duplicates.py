@@ -326,3 +326,54 @@ def test_a_threshold_without_verify_is_said_to_have_no_effect(fuzzy, said):
     data = {"sources": [{"name": "s", "type": "jsonl", "path": "x"}], "tokenizer": {"path": "t"}}
     told = without_effect(config.parse({**data, "dedup": {"fuzzy": fuzzy}}))
     assert told == [f"dedup.fuzzy.{key} has no effect: dedup.fuzzy.verify is none" for key in said]
+
+
+@pytest.mark.parametrize("keep", ["random", "first"])
+@pytest.mark.parametrize("verify", ["none", "exact"])
+@pytest.mark.parametrize(("survivors", "smallest"), [(1, 2), (2, 2), (3, 2), (1, 4), (2, 5), (1, 100)])
+def test_as_many_of_a_cluster_are_kept_as_asked_for(tmp_path, tokenizer, verify, keep, survivors, smallest):
+    """The best ones by `keep`: those that would survive if the better ones were not there. Small clusters lose nothing."""
+    rng = random.Random(4)
+    texts = []
+    for size in (1, 2, 3, 4, 6):
+        (base,) = chain(rng, 0, 60, 1)
+        texts += [base] * (size // 3) + [base + f" more{i}" for i in range(size - size // 3)]
+    fuzzy = {"verify": verify, "keep": keep}
+    _, _, alone = execute(tmp_path / "a", tokenizer, texts, fuzzy)
+    more = {"survivors": survivors, "min_cluster_size": smallest}
+    _, decided, clusters = execute(tmp_path / "b", tokenizer, texts, {**fuzzy, **more})
+    assert {d: c["cluster"] for d, c in alone.items()} == {d: c["cluster"] for d, c in clusters.items()}
+    members = defaultdict(list)
+    for doc_id, row in alone.items():
+        members[row["cluster"]].append(doc_id)
+    assert sorted(map(len, members.values())) == [2, 3, 4, 6]
+    kept = {d for d, row in decided.items() if row["keep"]}
+    for ids in members.values():
+        expected = len(ids) if len(ids) < smallest else min(survivors, len(ids))
+        mine = sorted(kept & set(ids))
+        assert len(mine) == expected
+        best = next(d for d in ids if alone[d]["survivor"] == d)
+        assert best in mine
+        if keep == "first":
+            assert mine == sorted(ids)[:expected]
+        assert {clusters[d]["survivor"] for d in ids if d not in kept} <= {best}
+        assert all(clusters[d]["kind"] is None and clusters[d]["survivor"] == d for d in mine)
+
+
+def test_what_an_older_corpus_holds_goes_whatever_survives(tmp_path, tokenizer):
+    (text,) = chain(random.Random(5), 0, 60, 1)
+    (tmp_path / "older.jsonl").write_text(json.dumps({"text": text}))
+    older = [{"name": "older", "path": str(tmp_path / "older.jsonl"), "action": "dedup_against"}]
+    texts = [text + f" more{i}" for i in range(4)]
+    more = {"survivors": 3, "min_cluster_size": 50}
+    _, decided, _ = execute(tmp_path / "a", tokenizer, [*texts, "something else entirely"], more, references=older)
+    assert sorted(r["keep"] for r in decided.values()) == [False] * 4 + [True]
+
+
+def test_funnel_refuses_what_was_not_stored(tmp_path, tokenizer):
+    from gpu_curate.inquiry.funnel import funnel
+    from gpu_curate.inquiry.stored import Stored
+
+    run, _, _ = execute(tmp_path / "a", tokenizer, ["a b c d e f", "a b c d e f"], {"survivors": 2})
+    with pytest.raises(ConfigError, match=r"survivors or min_cluster_size is not stored"):
+        funnel(Stored(run), without=["exact_duplicate"])
