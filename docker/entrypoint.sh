@@ -18,7 +18,7 @@ case "${1:---help}" in
     exec gpu-curate "$@"
     ;;
   plan | status | clean | doctor | shards | tokenizer | init | config | export | samples | funnel | explain | trace | diff | \
-    clusters | scurve | certificate | budget | sql | forget | ablate) exec gpu-curate "$@" ;;
+    clusters | scurve | certificate | budget | sql | forget | ablate | judge) exec gpu-curate "$@" ;;
   -*) exec gpu-curate "${@:---help}" ;;
 esac
 exec "$@"

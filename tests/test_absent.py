@@ -33,7 +33,11 @@ def packages(folder: Path, absent: tuple[str, ...]) -> Path:
     """A folder of what is installed without some distributions."""
     hidden = set()
     for name in absent:
-        for file in importlib.metadata.distribution(name).files or ():
+        try:
+            files = importlib.metadata.distribution(name).files or ()
+        except importlib.metadata.PackageNotFoundError:  # an extra that is not installed here is absent as it is
+            continue
+        for file in files:
             if file.parts[0] not in ("..", "__pycache__"):
                 hidden.add(file.parts[0])
     folder.mkdir()

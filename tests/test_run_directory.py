@@ -422,7 +422,7 @@ def test_clean_keeps_what_an_unfinished_run_has_made(tmp_path, recipe, monkeypat
     assert entries(run) == before
 
 
-def test_clean_touches_nothing_but_boxes_and_follows_no_link(tmp_path, recipe):
+def test_clean_touches_nothing_but_boxes_and_goes_through_no_link(tmp_path, recipe):
     run, outside = tmp_path / "r", tmp_path / "outside"
     names = three_sets(run, recipe)
     outside.mkdir()
@@ -432,17 +432,23 @@ def test_clean_touches_nothing_but_boxes_and_follows_no_link(tmp_path, recipe):
         for n in entries(run)
         if n.startswith("decisions-") and n != read_json(run / "run.json")["folders"]["decisions"]
     )
-    shutil.rmtree(run / old)
-    (run / old).symlink_to(outside)
-    (run / names[0] / "link").symlink_to(outside)
+    shutil.move(run / old, tmp_path / "moved")
+    before = entries(run)
+    for link in (run / old, run / names[0] / "link"):
+        link.symlink_to(outside)
+        with pytest.raises(ConfigError, match=rf"{link} is a link that leads out of the run directory"):
+            clean(run, shards=True, remove=True)
+        link.unlink()
+    assert entries(run) == before
+    shutil.move(tmp_path / "moved", run / old)
     (run / "notes").mkdir()
     (run / "decisions-of-mine").mkdir()
     (run / "decisions-0123456789ab").write_text("a file")
     told = clean(run, shards=True, remove=True)
-    assert told["kept"][old].startswith("a link")
+    assert old in {i["folder"] for i in told["items"]}
     assert (outside / "mine.txt").read_text() == "mine"
-    assert entries(run) >= {"notes", "decisions-of-mine", "decisions-0123456789ab", old}
-    assert names[0] not in entries(run)
+    assert entries(run) >= {"notes", "decisions-of-mine", "decisions-0123456789ab"}
+    assert not {old, names[0]} & entries(run)
     is_whole(run)
 
 
