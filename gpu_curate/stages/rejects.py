@@ -46,8 +46,8 @@ def place_of(path: str, row: int | None, offset: int | None) -> str:
     return f"{one(path)}: {', '.join(where)}" if where else one(path)
 
 
-def write_reject(f: IO[str], source: str, path: str, reject: Reject, **more: int) -> None:
-    """One line of rejects/."""
+def write_reject(f: IO[str], source: str, path: str, reject: Reject, **more: int) -> int:
+    """One line of rejects/. Returns: its length in characters."""
     row = {
         "source": source,
         "path": path,
@@ -59,7 +59,7 @@ def write_reject(f: IO[str], source: str, path: str, reject: Reject, **more: int
     }
     if reject.passed_bytes:
         row["passed_bytes"] = reject.passed_bytes
-    f.write(json.dumps(row, ensure_ascii=False) + "\n")
+    return f.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 class LateRejects:

@@ -351,6 +351,19 @@ def test_rejects_are_told_by_reason_everywhere(tmp_path, tokenizer):
     assert "not JSON" in page
 
 
+def test_rejects_are_listed_within_a_bound_and_all_counted(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr("gpu_curate.stages.documents.writing._LEAST_BESIDE_BYTES", 1000)
+    (tmp_path / "a.jsonl").write_text("no json\n" * 3000 + json.dumps({"text": "a text that is one"}) + "\n")
+    report = execute(
+        tmp_path / "r", tmp_path / "a.jsonl", tokenizer, run={"engine": "inline", "partition_bytes": 65536}
+    )
+    rows = rejects(tmp_path / "r")
+    assert 65536 < sum(len(json.dumps(r)) + 1 for r in rows) < 67000
+    assert rows[-1]["reason"] == "further rejects of this partition are counted, not listed"
+    assert 300 < len(rows) < 1500
+    assert (report["documents"]["rejected"], report["rejected_by_reason"]) == (3000, {"not JSON": 3000})
+
+
 def test_a_file_of_which_most_is_rejected_is_a_warning_of_its_own(tmp_path, tokenizer):
     jsonl(tmp_path / "good.jsonl", TEXTS)
     (tmp_path / "mixed.jsonl").write_text('no JSON\n{"text": "one"}\nnor this\n')

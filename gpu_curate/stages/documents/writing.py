@@ -110,6 +110,7 @@ class PartitionWriter:
         self._sampled_chars = 0
         self._rejects: Path | None = None
         self._open_rejects: Any = None
+        self._listed = 0  # characters in rejects/
 
     def _name(self, number: int) -> str:
         """Of the partition that `number` others of the task precede."""
@@ -283,8 +284,13 @@ class PartitionWriter:
             self._rejects = self._rejects_box.path(self._name(len(self._written)), ".jsonl")
             temp = self._stack.enter_context(publish(self._rejects))
             self._open_rejects = self._stack.enter_context(temp.open("w", encoding="utf-8"))
-        if self._open_rejects is not None:
-            write_reject(self._open_rejects, self._source.name, path, reject)
+        if self._open_rejects is not None and self._listed <= self._beside_limit:
+            self._listed += write_reject(self._open_rejects, self._source.name, path, reject)
+            if self._listed > self._beside_limit:  # a small compressed file of lines that are no records fills no disk
+                end = Reject(
+                    reject.row, reject.offset, "further rejects of this partition are counted, not listed", b""
+                )
+                write_reject(self._open_rejects, self._source.name, path, end)
         self._counts.reject(reject, path)
 
     def _flush(self, place: Place | None) -> None:
