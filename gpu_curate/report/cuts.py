@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_curate.report.markup import Html, count, details, plural, section, share, size, table, tag
+from gpu_curate.report.markup import Html, count, details, join, plural, section, share, size, table, tag
 from gpu_curate.report.samples import Document, Library
 from gpu_curate.stages import Context
 from gpu_curate.stages.cut_tokens import CutTokenCounts
@@ -46,9 +46,13 @@ def cuts(facts: dict[str, Any], context: Context, library: Library) -> Html | No
         [rule, c["documents"], share(c["documents"], total), c["ranges"], size(c["bytes"])]
         for rule, c in cut["rules"].items()
     ]
-    lead = (
-        f"{count(cut['tokens'])} tokens and {size(cut['bytes'])} of text were cut out of {plural(cut['documents'], 'document')}, "
-        "before their tokens were made. Ranges that touch are cut as one; the blanks on either side are joined."
+    lead = join(
+        (
+            f"{count(cut['tokens'])} tokens and ",
+            size(cut["bytes"]),
+            f" of text were cut out of {plural(cut['documents'], 'document')}, before their tokens were made. ",
+            "Ranges that touch are cut as one; the blanks on either side are joined.",
+        )
     )
     columns = ("rule", "documents", "of all", "ranges", "text in them")
     return section("cuts", "Cuts", lead, table(columns, rows), _most(context, library))

@@ -145,6 +145,7 @@ def test_explain_funnel_and_report_show_what_was_cut(cut_run):
         assert told["kept"][unit] == report[unit]["kept"]
     html = page(report, open_run(run))
     assert 'id="cuts"' in html
+    assert "&lt;data" not in html  # markup that went through a string and was escaped
     assert "WORD0 WORD1" in html
     with pytest.raises(ConfigError, match="cut out of documents"):
         funnel(stored, changes=["references.e.max_coverage=0.5"])
