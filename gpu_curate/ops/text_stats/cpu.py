@@ -15,6 +15,7 @@ Vector loads reach PAD bytes beyond a document's end; the last documents of a bu
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -159,6 +160,43 @@ def documents(
 
 
 @njit
+def _words_of(
+    chars: NDArray[np.uint8],
+    start: int,
+    end: int,
+    stage1: Table,
+    stage2: Table,
+    row: NDArray[np.int32],
+    work: Work,
+    slots: NDArray[np.uint64],
+    places: NDArray[np.uint8],
+) -> int:
+    """Find and hash the words of one document, into work[1]; returns how many. Nothing is counted of n-grams and lines."""
+    if start >= end:
+        return I64(0)
+    bounds, word, reach, letters_to = borrowed(work[0]), borrowed(work[1]), borrowed(work[2]), borrowed(work[14])
+    line_hash, line_chars = borrowed(work[10]), borrowed(work[11])
+    part_hash, part_chars = borrowed(work[12]), borrowed(work[13])
+    words, _, _ = scan(
+        chars,
+        start,
+        end,
+        stage1,
+        stage2,
+        row,
+        0,
+        bounds,
+        line_hash,
+        line_chars,
+        part_hash,
+        part_chars,
+        letters_to,
+    )
+    hash_words(chars, start, words, bounds, word, reach, slots, places, U64(1), U64(60))
+    return I64(words)
+
+
+@njit
 def _word_hashes(
     chars: NDArray[np.uint8],
     offsets: NDArray[np.int64],
@@ -171,32 +209,12 @@ def _word_hashes(
     hash_W: NDArray[np.uint64],
     word_offsets: NDArray[np.int64],
 ) -> None:
-    bounds, word, reach, letters_to = borrowed(work[0]), borrowed(work[1]), borrowed(work[2]), borrowed(work[14])
-    line_hash, line_chars = borrowed(work[10]), borrowed(work[11])
-    part_hash, part_chars = borrowed(work[12]), borrowed(work[13])
-    at = I64(0)
+    word, at = borrowed(work[1]), I64(0)
     for d in range(len(offsets) - 1):
-        start, end = offsets[d], offsets[d + 1]
-        if start < end:
-            words, _, _ = scan(
-                chars,
-                start,
-                end,
-                stage1,
-                stage2,
-                row,
-                0,
-                bounds,
-                line_hash,
-                line_chars,
-                part_hash,
-                part_chars,
-                letters_to,
-            )
-            hash_words(chars, start, words, bounds, word, reach, slots, places, U64(1), U64(60))
-            for k in range(words):
-                hash_W[at + k] = word[k]
-            at += words
+        words = _words_of(chars, offsets[d], offsets[d + 1], stage1, stage2, row, work, slots, places)
+        for k in range(words):
+            hash_W[at + k] = word[k]
+        at += words
         word_offsets[d + 1] = at
 
 
@@ -216,6 +234,18 @@ def word_hashes(text: TextColumn) -> tuple[np.ndarray, np.ndarray]:
     return hash_W[: int(word_offsets[-1])].copy(), word_offsets
 
 
+def _with_room(text: TextColumn) -> Iterator[tuple[np.ndarray, np.ndarray, slice]]:
+    """chars, offsets and which documents they are: those that PAD bytes follow, then a copy of the last ones, so that some do."""
+    offsets = text.offsets
+    stop = int(offsets[-1])
+    with_room = int(np.searchsorted(offsets[1:], text.chars.size - PAD, side="right"))
+    yield as_input(text.chars), as_input(offsets[: with_room + 1]), slice(0, with_room)
+    tail_start = int(offsets[with_room])
+    tail = np.zeros(stop - tail_start + PAD, np.uint8)
+    tail[:-PAD] = text.chars[tail_start:stop]
+    yield as_input(tail), as_input(offsets[with_room:] - tail_start), slice(with_room, len(text))
+
+
 def text_stats(text: TextColumn, stop_words: tuple[str, ...] = STOP_WORDS) -> np.ndarray:
     """stats_KN: int32, in the order of NAMES. The contract is in the package."""
     return judged_stats(text, stop_words)[0]
@@ -227,22 +257,14 @@ def judged_stats(
     """stats_KN: int32, in the order of NAMES; sum_JN: int64, of the judges. The contracts are in the packages."""
     n = len(text)
     stats_NK, sum_NJ = np.empty((n, len(NAMES)), np.int32), np.empty((n, len(judges)), np.int64)
-    offsets = text.offsets
-    stop = int(offsets[-1])
-    with_room = int(np.searchsorted(offsets[1:], text.chars.size - PAD, side="right"))
-    tail_start = int(offsets[with_room])
-    tail = np.zeros(stop - tail_start + PAD, np.uint8)
-    tail[:-PAD] = text.chars[tail_start:stop]
     stage1, stage2 = (as_input(stage) for stage in character_classes())
-    work = scratch(int((offsets[1:] - offsets[:-1]).max(initial=0)))
+    work = scratch(int((text.offsets[1:] - text.offsets[:-1]).max(initial=0)))
     slots, places, multiplier, shift = _stop_slots(stop_words)
     how = (as_input(slots), as_input(places), multiplier, shift)
     weights, begin_J = as_input(judges.weights), as_input(judges.begin_J)
     tables = (weights, begin_J, as_input(judges.bits_J), as_input(judges.ngrams_J))
-    head_offsets, tail_offsets = as_input(offsets[: with_room + 1]), as_input(offsets[with_room:] - tail_start)
-    head, rest = slice(0, with_room), slice(with_room, n)
-    documents(as_input(text.chars), head_offsets, stage1, stage2, stats_NK[head], work, *how, *tables, sum_NJ[head])
-    documents(as_input(tail), tail_offsets, stage1, stage2, stats_NK[rest], work, *how, *tables, sum_NJ[rest])
+    for chars, offsets, own in _with_room(text):
+        documents(chars, offsets, stage1, stage2, stats_NK[own], work, *how, *tables, sum_NJ[own])
     return np.ascontiguousarray(stats_NK.T), np.ascontiguousarray(sum_NJ.T)
 
 
@@ -266,28 +288,9 @@ def _judge(
     """Fill sum_NJ and words_N: words are found and hashed, and nothing is counted of n-grams, lines and paragraphs."""
     chars, offsets, stage1, stage2 = borrowed(chars), borrowed(offsets), borrowed(stage1), borrowed(stage2)
     row, slots, places, weights = borrowed(row), borrowed(slots), borrowed(places), borrowed(weights)
-    bounds, word, reach, letters_to = borrowed(work[0]), borrowed(work[1]), borrowed(work[2]), borrowed(work[14])
-    line_hash, line_chars = borrowed(work[10]), borrowed(work[11])
-    part_hash, part_chars = borrowed(work[12]), borrowed(work[13])
+    word = borrowed(work[1])
     for d in range(len(offsets) - 1):
-        start, end, words = offsets[d], offsets[d + 1], I64(0)
-        if start < end:
-            words, _, _ = scan(
-                chars,
-                start,
-                end,
-                stage1,
-                stage2,
-                row,
-                0,
-                bounds,
-                line_hash,
-                line_chars,
-                part_hash,
-                part_chars,
-                letters_to,
-            )
-            hash_words(chars, start, words, bounds, word, reach, slots, places, U64(1), U64(60))
+        words = _words_of(chars, offsets[d], offsets[d + 1], stage1, stage2, row, work, slots, places)
         words_N[d] = words
         for j in range(len(begin_J)):
             sum_NJ[d, j] = add_words(word, words, weights, begin_J[j], I64(bits_J[j]), I64(ngrams_J[j]))
@@ -296,21 +299,13 @@ def _judge(
 def judge_sums(text: TextColumn, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
     """See `gpu_curate.ops.judge.judge_sums`."""
     sum_NJ, words_N = np.empty((len(text), len(tables)), np.int64), np.empty(len(text), np.int32)
-    offsets = text.offsets
-    stop = int(offsets[-1])
-    with_room = int(np.searchsorted(offsets[1:], text.chars.size - PAD, side="right"))
-    tail_start = int(offsets[with_room])
-    tail = np.zeros(stop - tail_start + PAD, np.uint8)
-    tail[:-PAD] = text.chars[tail_start:stop]
     stage1, stage2 = (as_input(stage) for stage in character_classes())
-    work = scratch(int((offsets[1:] - offsets[:-1]).max(initial=0)))
+    work = scratch(int((text.offsets[1:] - text.offsets[:-1]).max(initial=0)))
     slots, places, _, _ = _stop_slots(())
     row = np.zeros((1, len(NAMES)), np.int32)
     how = (stage1, stage2, row, work, as_input(slots), as_input(places))
     weights, begin_J = as_input(tables.weights), as_input(tables.begin_J)
     models = (weights, begin_J, as_input(tables.bits_J), as_input(tables.ngrams_J))
-    head, rest = slice(0, with_room), slice(with_room, len(text))
-    head_offsets, tail_offsets = as_input(offsets[: with_room + 1]), as_input(offsets[with_room:] - tail_start)
-    _judge(as_input(text.chars), head_offsets, *how, *models, sum_NJ[head], words_N[head])
-    _judge(as_input(tail), tail_offsets, *how, *models, sum_NJ[rest], words_N[rest])
+    for chars, offsets, own in _with_room(text):
+        _judge(chars, offsets, *how, *models, sum_NJ[own], words_N[own])
     return np.ascontiguousarray(sum_NJ.T), words_N
